@@ -15,13 +15,17 @@ import pytest
 
 from op_profiler.dataset import Dataset, Row
 from op_profiler.measure.measurement import Device, Measurement, ModelTiming, Settings
+from op_profiler.operators.locations import Location
 from op_profiler.operators.operator import Operator, TensorSpec
 from op_profiler.schedules.schedule import Schedule
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[2] / "python"
 
 
-LAYERS = (("stem.conv", "stem.norm"), ())
+LOCATIONS = (
+    (Location("stem.conv", "conv2d", "net.py:3").text, Location("stem.norm", "batch_norm", "net.py:3").text),
+    (),
+)
 """Of the two calls of operator 0; those of the second are not known."""
 
 
@@ -132,7 +136,7 @@ class Example:
             dataset.add_device(self.device)
             dataset.add_model(**(fields | changes))
             operators_at = [(self.operator(i), place) for i, place in enumerate(places)]
-            dataset.add_operators(key, operators_at, layers={self.operator(0).key: LAYERS})
+            dataset.add_operators(key, operators_at, locations={self.operator(0).key: LOCATIONS})
 
     def fill(self, dataset: Dataset) -> None:
         """A model with one operator that has times and one that failed."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from op_profiler.dataset import Dataset
+from op_profiler.dataset import Dataset, flat_rows
 from op_profiler.dataset.explanations import explanations_of, record_explanations
 from op_profiler.errors import DatasetError
 from op_profiler.measure.measurement import Measurement, ModelTiming, Settings
@@ -87,6 +87,10 @@ def test_operators_of_a_model_are_replaced_and_keep_their_name_in_each_model(dat
 def test_the_layers_of_each_call_are_there_where_they_are_known(filled: Dataset, example: Any) -> None:
     assert filled.layers_of("m") == {example.operator(0).key: [["stem.conv", "stem.norm"], []]}
     assert filled.layers_of("unknown") == {}
+    rows = {row["operator_key"]: row for row in flat_rows(filled)}
+    assert rows[example.operator(0).key]["fx_nodes"] == [["conv2d", "batch_norm"], []]
+    assert rows[example.operator(0).key]["source_lines"] == [["net.py:3"], []]
+    assert rows[example.operator(1).key]["fx_nodes"] is rows[example.operator(1).key]["source_lines"] is None
 
 
 def test_what_explains_an_operator_is_the_newest_and_outlives_another_collection(filled: Dataset, example: Any) -> None:

@@ -1,30 +1,41 @@
-"""What is imported names the layers of the user's model."""
+"""What is imported names the layers of the user's model; calls of torch also name FX nodes and source lines."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from op_profiler.compilers.relay_rewriting import layer_in_span
+from op_profiler.compilers.relay_rewriting import location_in_span
 from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.importers import torch as torch_importer
+from op_profiler.frontends.importers import torch_layers
 from op_profiler.lean_imports import quiet
+from op_profiler.operators.locations import Location, values
+
+Called = list[tuple[str, Location]]
+
+
+def calls_of(tvm: Any, model: Any) -> Called:
+    """Every call of a model with its location."""
+    found: Called = []
+
+    def visit(node: Any) -> None:
+        if isinstance(node, tvm.relay.Call):
+            fields = ("layer", "fx_node", "source_line")
+            known = (values([location_in_span(node)], field) for field in fields)
+            found.append((str(node.op.name), Location(*("".join(one) for one in known))))
+
+    tvm.relay.analysis.post_order_visit(model.mod["main"].body, visit)
+    return found
 
 
 def layers_of(tvm: Any, model: Any) -> list[tuple[str, str]]:
     """Every call of a model with its layer."""
-    found: list[tuple[str, str]] = []
-
-    def visit(node: Any) -> None:
-        if isinstance(node, tvm.relay.Call):
-            found.append((str(node.op.name), layer_in_span(node)))
-
-    tvm.relay.analysis.post_order_visit(model.mod["main"].body, visit)
-    return found
+    return [(op, location.layer) for op, location in calls_of(tvm, model)]
 
 
 def load(name: str, *shape: int) -> Any:
@@ -74,18 +85,22 @@ EXPECTED = {
 }
 
 
-def assert_lines_of_layers(found: Mapping[str, Sequence[str]]) -> None:
-    """Each layer has the lines of this file that call it."""
+LINES = {
+    ("nn.conv2d", "stem"): "self.stem(x)",
+    ("nn.dense", "blocks.0.linear"): "self.linear(x)",
+    ("erf", "blocks.1.gelu"): "self.gelu(",
+    ("mean", "Network"): "x.mean",
+}
+"""What the line of code contains that makes a call, by op and layer."""
+
+
+def assert_lines(found: Called, expected: Mapping[tuple[str, str], str] = LINES) -> None:
+    """Each call has the line of this file that makes it."""
     lines = Path(__file__).read_text().splitlines()
-    called = {
-        "stem": "self.stem(x)",
-        "blocks.0.linear": "self.linear(x)",
-        "blocks.1": "self.gelu(",
-        "Network": "x.mean",
-    }
-    for layer, call in called.items():
-        *_, (file, _, number) = (line.rpartition(":") for line in found[layer])
-        assert file.endswith("frontends/test_layers.py") and call in lines[int(number) - 1], layer
+    for (op, layer), part in expected.items():
+        (line,) = {location.source_line for name, location in found if (name, location.layer) == (op, layer)}
+        file, _, number = line.rpartition(":")
+        assert file.endswith("frontends/test_layers.py") and part in lines[int(number) - 1], (op, layer)
 
 
 def test_modules_of_a_torch_model(torch: Any, tvm: Any, network: Any) -> None:
@@ -93,7 +108,7 @@ def test_modules_of_a_torch_model(torch: Any, tvm: Any, network: Any) -> None:
     lowered = torch_importer.lower(network, [example], name="m", source="file", input_names=["x"], batch_size=1)
     found = layers_of(tvm, lowered)
     assert set(found) >= EXPECTED and all(layer for _, layer in found)
-    assert_lines_of_layers(lowered.source_lines)
+    assert_lines(calls_of(tvm, lowered))
     wrapped = torch_importer.by_keyword(network, ["x"])
     again = torch_importer.lower(wrapped, [example], name="m", source="file", input_names=["x"], batch_size=1)
     assert layers_of(tvm, again) == found
@@ -101,22 +116,55 @@ def test_modules_of_a_torch_model(torch: Any, tvm: Any, network: Any) -> None:
 
 def test_modules_of_torchscript(torch: Any, tvm: Any, network: Any, tmp_path: Path) -> None:
     torch.jit.trace(network, torch.randn(1, 3, 6, 6)).save(str(tmp_path / "m.pt"))
-    found = layers_of(tvm, load(str(tmp_path / "m.pt"), 1, 3, 6, 6))
-    assert set(found) >= EXPECTED and all(layer for _, layer in found)
+    found = calls_of(tvm, load(str(tmp_path / "m.pt"), 1, 3, 6, 6))
+    assert {(op, location.layer) for op, location in found} >= EXPECTED
+    assert all(location.layer and location.source_line for _, location in found)
+    assert_lines(found)
+
+
+def test_lines_of_a_script_are_those_that_call_its_modules(torch: Any, tvm: Any, tmp_path: Path) -> None:
+    class Gated(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.convolution = torch.nn.Conv2d(3, 8, 3)
+            self.gate = torch.nn.Sigmoid()
+
+        def forward(self, x):  # type: ignore[no-untyped-def]
+            y = self.convolution(x)
+            return self.gate(y) * y
+
+    torch.jit.script(Gated().eval()).save(str(tmp_path / "m.pt"))
+    found = calls_of(tvm, load(str(tmp_path / "m.pt"), 1, 3, 6, 6))
+    calls = {("nn.conv2d", "convolution"): "self.convolution(x)", ("multiply", "Gated"): "self.gate(y) * y"}
+    assert_lines(found, calls | {("sigmoid", "gate"): "self.gate(y) * y"})
+
+
+def test_lines_of_a_model_that_was_saved_elsewhere() -> None:
+    own = "/home/else/env/lib/python3.12/site-packages/torch/nn/modules/conv.py"
+    assert torch_layers._users_line([(own, "565"), ("/home/else/net.py", "12")]) == "home/else/net.py:12"
+    assert torch_layers._users_line([("net.py", "3"), (own, "565")]) == "net.py:3"
+    assert torch_layers._users_line([(own, "565")]) == ""
 
 
 def test_modules_of_an_exported_program(torch: Any, tvm: Any, network: Any, tmp_path: Path) -> None:
     torch.export.save(torch.export.export(network, (torch.randn(1, 3, 6, 6),)), str(tmp_path / "m.pt2"))
-    lowered = load(str(tmp_path / "m.pt2"))
-    assert_lines_of_layers(lowered.source_lines)
-    found = layers_of(tvm, lowered)
-    assert set(found) >= EXPECTED and all(layer for _, layer in found)
+    found = calls_of(tvm, load(str(tmp_path / "m.pt2")))
+    assert {(op, location.layer) for op, location in found} >= EXPECTED
+    assert all(location.layer for _, location in found)
+    assert_lines(found)
+    nodes = {node.name: str(node.target) for node in torch.export.load(str(tmp_path / "m.pt2")).graph.nodes}
+    kinds = {"nn.conv2d": "conv2d", "nn.dense": "linear", "erf": "gelu", "transpose": "transpose", "mean": "mean"}
+    assert all(nodes[location.fx_node].startswith(f"aten.{kinds.get(op, '')}") for op, location in found)
+    second = [location.fx_node for op, location in found if location.layer == "blocks.1.linear" and op == "nn.dense"]
+    assert second == ["linear_1"]
 
 
 def test_what_names_no_modules_has_no_layers(torch: Any, tvm: Any, network: Any, tmp_path: Path) -> None:
     frozen = torch.jit.freeze(torch.jit.trace(network, torch.randn(1, 3, 6, 6)))
     frozen.save(str(tmp_path / "m.pt"))
-    assert {layer for _, layer in layers_of(tvm, load(str(tmp_path / "m.pt"), 1, 3, 6, 6))} == {""}
+    found = calls_of(tvm, load(str(tmp_path / "m.pt"), 1, 3, 6, 6))
+    assert {location.layer for _, location in found} == {""}
+    assert_lines(found, {(op, ""): part for (op, _), part in LINES.items() if op != "erf"})
 
 
 def test_nodes_of_onnx(tvm: Any, tmp_path: Path) -> None:

@@ -62,8 +62,8 @@ class OperatorsAlone:
         worker = self._worker
         machine = worker.machine()
         worker.identify()
-        layers = [occurrence.layers for occurrence in self._occurrences]
-        worker.results.store_operators(self._operators, layers, worker.job.model, worker.notes)
+        locations = [occurrence.locations for occurrence in self._occurrences]
+        worker.results.store_operators(self._operators, locations, worker.job.model, worker.notes)
         if not worker.results.leave_out(machine):
             return False
         by_key = {operator.key: operator for operator in self._operators}

@@ -91,7 +91,7 @@ class Results:
     def store_operators(
         self,
         operators: Sequence[Operator],
-        layers: Sequence[tuple[str, ...]],
+        locations: Sequence[tuple[str, ...]],
         model: ImportedModel,
         notes: Sequence[str],
     ) -> None:
@@ -99,7 +99,7 @@ class Results:
 
         Args:
             operators: operators in the order in which the model calls them.
-            layers: for each call, the layers of the user's model that it computes.
+            locations: for each call, its locations in the user's model.
             notes: notes for the user on the model and its build.
         """
         positions: dict[str, list[int]] = {}
@@ -133,7 +133,7 @@ class Results:
                 self.schedules,
                 self.launches,
                 self.code,
-                layers=by_operator([operator.key for operator in operators], layers),
+                locations=by_operator([operator.key for operator in operators], locations),
             )
 
         self._dataset.repeated(store)

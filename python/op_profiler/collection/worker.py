@@ -153,8 +153,8 @@ class CollectionWorker(WorkerBase):
         occurrences = self._compile().occurrences if built else self._fuse()
         self._note(*notes_of_control(self.job.model))
         self.identify()
-        layers = [o.layers for o in occurrences]
-        self.results.store_operators([o.operator for o in occurrences], layers, self.job.model, self.notes)
+        locations = [o.locations for o in occurrences]
+        self.results.store_operators([o.operator for o in occurrences], locations, self.job.model, self.notes)
 
     def _compile(self) -> CompiledModel:
         """Return the built model, and store the schedule and the launches of every operator."""
@@ -227,7 +227,7 @@ class CollectionWorker(WorkerBase):
         else:
             loaded = static = machine.load(compiled, inputs)
             operators = [compiled.by_label[label].operator for label in loaded.labels]
-        self.results.store_operators(operators, compiled.layers_of(loaded.labels), self.job.model, self.notes)
+        self.results.store_operators(operators, compiled.locations_of(loaded.labels), self.job.model, self.notes)
         if not self.results.leave_out(machine):
             return
         keys = [operator.key for operator in operators]

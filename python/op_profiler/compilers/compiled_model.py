@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.compilers.pipelines import DEFAULT_PIPELINE
+from op_profiler.operators.locations import values
 from op_profiler.operators.operator import Operator
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class Occurrence:
         function: the compiler's own form of the function.
         constant: for each of its parameters, whether the model passes a constant (a weight).
         anchor_signature: the key by which the compiler chooses a schedule.
-        layers: layers of the user's model that are computed by this call, that of the anchor first and the others in
+        locations: texts of the `operators.locations.Location` of its ops, that of the anchor first and the others in
             execution order; empty if unknown.
         pipeline: pipeline that lowers the model, see `op_profiler.compilers.pipelines`.
     """
@@ -36,8 +37,13 @@ class Occurrence:
     function: Any
     constant: tuple[bool, ...]
     anchor_signature: str
-    layers: tuple[str, ...] = ()
+    locations: tuple[str, ...] = ()
     pipeline: str = DEFAULT_PIPELINE
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """The layers of the user's model that this call computes, in the order of `locations`."""
+        return values(self.locations, "layer")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,8 +115,8 @@ class CompiledModel:
     left_out: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def layers_of(self, labels: Sequence[str]) -> list[tuple[str, ...]]:
-        """Return `Occurrence.layers` for calls of kernels.
+    def locations_of(self, labels: Sequence[str]) -> list[tuple[str, ...]]:
+        """Return `Occurrence.locations` for calls of kernels.
 
         Args:
             labels: labels of all calls in execution order. Calls with equal labels compute the same and have the order
@@ -118,9 +124,13 @@ class CompiledModel:
         """
         waiting: dict[str, list[tuple[str, ...]]] = {}
         for occurrence in self.occurrences:
-            waiting.setdefault(occurrence.label, []).append(occurrence.layers)
-        known = {label: iter(layers) for label, layers in waiting.items() if len(layers) == labels.count(label)}
+            waiting.setdefault(occurrence.label, []).append(occurrence.locations)
+        known = {label: iter(calls) for label, calls in waiting.items() if len(calls) == labels.count(label)}
         return [next(known[label]) if label in known else () for label in labels]
+
+    def layers_of(self, labels: Sequence[str]) -> list[tuple[str, ...]]:
+        """Return the layers of calls of kernels, see `locations_of`."""
+        return [values(locations, "layer") for locations in self.locations_of(labels)]
 
     def launch_counts(self, labels: Sequence[str]) -> tuple[int, ...]:
         """Return the number of kernels that a GPU launches for each call of `labels`."""

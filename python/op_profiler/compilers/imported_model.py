@@ -160,7 +160,6 @@ class ImportedModel:
             fingerprint is computed from the lowered model only.
         reference: the model in its own framework; None if it has none, or if the model comes from the cache.
         agreement: result of the comparison with `reference`, once it was made.
-        source_lines: for each layer, the lines of the user's code that call it, such as ``net.py:12``; for torch only.
         pipeline: pipeline that lowers the model, see `op_profiler.compilers.pipelines`.
     """
 
@@ -175,7 +174,6 @@ class ImportedModel:
     content_is_source: bool = True
     reference: FrameworkReference | None = None
     agreement: Agreement = Agreement()
-    source_lines: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     pipeline: str = DEFAULT_PIPELINE
 
     __repr__ = brief

@@ -1,5 +1,5 @@
 """Rewrites calls of a Relay module, without the recursion of TVM's own mutators, which deep models exceed. Also sets
-and reads the spans that name the layers of calls."""
+and reads the spans of calls, which are the texts of their locations."""
 
 from __future__ import annotations
 
@@ -64,27 +64,27 @@ def rebuilt(module: IRModule, replace: Replace) -> Node | None:
     return new.get(main.body.handle.value) if only_calls else None
 
 
-def with_layers(module: IRModule, layer_of: Callable[[Call], str]) -> IRModule:
-    """Return a module whose calls name their layers in their spans.
+def with_locations(module: IRModule, location_of: Callable[[Call], str]) -> IRModule:
+    """Return a module whose calls name their locations in their spans.
 
     Args:
-        layer_of: returns the layer of a call; empty if it has none.
+        location_of: returns the text of the location of a call; empty if it is unknown.
     """
     tvm = load_tvm()
     relay = tvm.relay
 
     def named(call: Call, arguments: list[Node]) -> Node | None:
-        layer = layer_of(call)
-        if layer == layer_in_span(call):
+        location = location_of(call)
+        if location == location_in_span(call):
             return None
-        span = relay.Span(relay.SourceName(layer), 0, 0, 0, 0)
+        span = relay.Span(relay.SourceName(location), 0, 0, 0, 0)
         return relay.expr.CallWithFields(call, None, arguments, None, None, None, span)
 
     return with_body(tvm.IRModule(module.functions, module.type_definitions), rebuilt(module, named))
 
 
-def layer_in_span(call: Call) -> str:
-    """Return the layer that a frontend stored in the span of a call; empty without one."""
+def location_in_span(call: Call) -> str:
+    """Return the text of the location that a frontend stored in the span of a call; empty without one."""
     span = call.span
     return str(span.source_name.name) if span else ""
 
@@ -98,9 +98,9 @@ def with_body(module: IRModule, body: Node | None) -> IRModule:
     return module
 
 
-def with_layer_of(call: Call, made: Call) -> Call:
-    """Return a new call with the layer of the call that it replaces."""
-    span = call.span if layer_in_span(call) else None
+def with_location_of(call: Call, made: Call) -> Call:
+    """Return a new call with the location of the call that it replaces."""
+    span = call.span if location_in_span(call) else None
     return load_tvm().relay.expr.CallWithFields(made, None, None, None, None, None, span)
 
 

@@ -31,7 +31,7 @@ from sqlalchemy import (
 from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.errors import DatasetError
 
-VERSION = 6
+VERSION = 7
 """Version of the tables below; it increases with every change to them."""
 
 metadata = MetaData()
@@ -190,6 +190,13 @@ model_operators = Table(
     _column("launches", Json, "of a GPU: grid and block of each launch", since=3),  # NULL: not known, or no GPU
     _column("code", Text, since=6),  # of the kernel, for people to read (TVMScript); NULL: not known
     _column("layers", Json, "for each of `positions`, the model's layers in that call, the anchor's first", since=6),
+    _column(
+        "fx_nodes",
+        Json,
+        "for each of `positions`, the nodes of the torch.export program in that call, the anchor's first",
+        since=7,
+    ),
+    _column("source_lines", Json, "for each of `positions`, the lines of torch code that make that call", since=7),
     Index("model_operators_of_operator", "operator_key"),
 )
 

@@ -18,6 +18,7 @@ from op_profiler.dataset.row import Corun, CorunMember, Failure, Model, Row, Sto
 from op_profiler.dataset.statements import upsert
 from op_profiler.measure.measurement import Cache, Device, ModelTiming, Settings
 from op_profiler.operators.layers import CallLayers
+from op_profiler.operators.locations import CallLocations, columns_of
 from op_profiler.operators.operator import Operator
 from op_profiler.schedules.schedule import Origin, Schedule
 
@@ -121,11 +122,9 @@ class Dataset(OpenDatabase):
             "reads": reads,
             "extracted": False,
             "added_at": utc_now(),
+            **(dataclasses.asdict(agreement) if agreement is not None else {}),
         }
-        if agreement is not None:
-            row |= dataclasses.asdict(agreement)
-        unknown = {name for name in ("recipe", "reads") if row[name] is None}
-        kept = {"key", "extracted", "added_at"} | unknown
+        kept = {"key", "extracted", "added_at"}.union(name for name in ("recipe", "reads") if row[name] is None)
         renewed = [column for column in row if column not in kept]
         with self._write() as connection:
             upsert(connection, schema.models, [row], replace=renewed)
@@ -137,7 +136,7 @@ class Dataset(OpenDatabase):
         schedules: Mapping[str, Schedule] | None = None,
         launches: Mapping[str, Sequence[Mapping[str, Sequence[int]]]] | None = None,
         code: Mapping[str, str] | None = None,
-        layers: Mapping[str, CallLayers] | None = None,
+        locations: Mapping[str, CallLocations] | None = None,
     ) -> None:
         """Store all operators of a model in one transaction, replacing its stored operators, and mark the model
         `extracted`.
@@ -147,10 +146,10 @@ class Dataset(OpenDatabase):
             schedules: by workload key, the schedules that the build of the model uses, where known.
             launches: by workload key, grid and block of each launch on a GPU.
             code: by workload key, the code of the kernel.
-            layers: by workload key, the layers of each call, where known.
+            locations: by workload key, the locations of each call, where known.
         """
         operators = list(operators)
-        known = {"launches": launches or {}, "code": code or {}, "layers": layers or {}}
+        known = {"launches": launches or {}, "code": code or {}}
         links = [
             {
                 "model_key": model_key,
@@ -160,6 +159,7 @@ class Dataset(OpenDatabase):
                 "positions": positions,
                 "schedule_key": schedules[operator.key].key if schedules and operator.key in schedules else None,
                 **{name: by_key.get(operator.key) for name, by_key in known.items()},
+                **columns_of((locations or {}).get(operator.key, ())),
             }
             for operator, positions in operators
         ]

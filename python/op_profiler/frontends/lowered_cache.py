@@ -23,7 +23,7 @@ from op_profiler.frontends.frontend import Frontend, ModelRequest
 
 _WORTH_KEEPING_SECONDS = 5.0
 _LARGEST_BYTES = 1 << 30
-_FORMAT = 3  # from 2 on, calls name their layers in their spans; from 3 on, weights lie one behind the other
+_FORMAT = 4  # from 3 on, weights lie one behind the other; from 4 on, the spans of calls are texts of their locations
 
 
 def original_model(request: ModelRequest) -> ImportedModel:
@@ -76,7 +76,6 @@ def _read(folder: Path) -> ImportedModel:
         inputs,
         about["batch_size"],
         tuple(about["notes"]),
-        source_lines=about["source_lines"],
     )
 
 
@@ -93,7 +92,6 @@ def _write(folder: Path, model: ImportedModel) -> None:
         "source": model.source,
         "batch_size": model.batch_size,
         "notes": list(model.notes),
-        "source_lines": model.source_lines,
         "inputs": [dataclasses.asdict(i) for i in model.inputs],
     }
 

@@ -14,11 +14,11 @@ anchor first, the others in the order of execution; empty if they are unknown.
 
 
 def by_operator(keys: Sequence[str], layers: Sequence[Sequence[str]]) -> dict[str, CallLayers]:
-    """Return the layers of the calls of each operator; operators whose layers are all unknown are left out.
+    """Return the layers (or locations) of the calls of each operator; operators of which all are unknown are left out.
 
     Args:
         keys: workload key of each call of a model, in the order of the calls.
-        layers: layers of each call.
+        layers: layers (or locations) of each call.
     """
     found: dict[str, list[Sequence[str]]] = {}
     for key, names in zip(keys, layers, strict=True):

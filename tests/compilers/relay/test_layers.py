@@ -14,7 +14,7 @@ from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.relay.compiled_files import read_compiled, write_compiled
 from op_profiler.compilers.relay.lower import compile_model, optimize
 from op_profiler.compilers.relay.merge_parallel import merged
-from op_profiler.compilers.relay_rewriting import with_layers
+from op_profiler.compilers.relay_rewriting import with_locations
 from op_profiler.compilers.successors import CallGraph, successors
 
 
@@ -59,7 +59,7 @@ def named(plain: ImportedModel, tvm: Any) -> ImportedModel:
         kinds = {"nn.softmax": "softmax", "nn.dropout": "dropout", "nn.batch_flatten": "flatten"}
         return kinds.get(call.op.name, "sum" if block == "right" else block)
 
-    return ImportedModel("net", "test", with_layers(plain.mod, layer_of), plain.params, plain.inputs)
+    return ImportedModel("net", "test", with_locations(plain.mod, layer_of), plain.params, plain.inputs)
 
 
 @pytest.fixture(scope="module")

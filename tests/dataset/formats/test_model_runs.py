@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
 import json
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +94,38 @@ def test_node_data_has_the_time_of_each_layer_and_colours(url: str, tmp_path: Pa
     bounds = [one["value"] for one in data["thresholds"]]
     assert bounds == sorted(bounds) and bounds[-1] >= max(node["value"] for node in data["results"].values()) - 0.001
     assert all(one["bgColor"].startswith("#") for one in data["thresholds"])
+
+
+def test_node_data_colours_the_calls_of_a_torch_program(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    nn = torch.nn
+    layers = {
+        "stem": nn.Conv2d(3, 16, 3),
+        "linear": nn.Conv2d(16, 32, 3),
+        "norm": nn.BatchNorm2d(32),
+        "relu": nn.ReLU(),
+    }
+    layers |= {"pool": nn.AdaptiveAvgPool2d(1), "flat": nn.Flatten(), "head": nn.Linear(32, 10)}
+    model = nn.Sequential(collections.OrderedDict(layers)).eval()  # the node "linear" is the call of the layer "head"
+    torch.export.save(torch.export.export(model, (torch.randn(1, 3, 32, 32),)), str(tmp_path / "net.pt2"))
+    db = f"sqlite:///{tmp_path}/runs.db"
+    done = op_profiler("collect", "file:net.pt2", "--threads", "1", "--quiet", "--db", db, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    data, _ = exported(db, tmp_path / "nodes.json", format="model_explorer")
+    with Dataset.open(db, read_only=True) as dataset:
+        stored = list(flat_rows(dataset))
+    # Model Explorer's adapter takes the names of the graph's nodes as ids (create_node in its adapter for programs).
+    graph = torch.export.load(str(tmp_path / "net.pt2")).graph
+    assert set(data["results"]) <= {node.name for node in graph.nodes if node.op == "call_function"}
+    us: dict[str, float] = collections.defaultdict(float)
+    anchors: dict[str, set[str]] = collections.defaultdict(set)
+    for row in stored:
+        for at, (node, *_) in enumerate(row["fx_nodes"]):
+            us[node] += statistics.median(samples[at] for samples in row["samples_us"])
+            anchors[node].add(row["anchor"])
+    assert {name: one["value"] for name, one in data["results"].items()} == pytest.approx(us, abs=0.001)
+    kinds = {"conv2d": "conv2d", "conv2d_1": "conv2d", "linear": "dense", "adaptive_avg_pool2d": "adaptive_avg_pool2d"}
+    assert all(any(kind in anchor for anchor in anchors[node]) for node, kind in kinds.items()), anchors
 
 
 def test_node_data_is_of_one_run(url: str, tmp_path: Path) -> None:

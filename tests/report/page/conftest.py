@@ -51,7 +51,7 @@ def _add_hostile(dataset: Dataset) -> None:
     ]
     layers = {operator.key: [[f"block{place // 2}.{HOSTILE}"]] for place, (operator, _) in enumerate(operators)}
     code = {operator.key: HOSTILE for operator, _ in operators}
-    dataset.add_operators("f" * 16, operators, code=code, layers=layers)
+    dataset.add_operators("f" * 16, operators, code=code, locations=layers)
     dataset.record_model_timing("f" * 16, timing.settings, device, timing.timing)
     dataset.record_all(
         Row(

@@ -24,10 +24,10 @@ from op_profiler.compilers.tvm_build import host_cpu, load_tvm
 from op_profiler.errors import UsageError
 from op_profiler.measure.cache_states import time_cache_states
 from op_profiler.operators.layers import by_operator
+from op_profiler.operators.locations import values
 
 if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import BuiltModel
-    from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.measure.measurement import Device
     from op_profiler.operators.operator import Operator
     from op_profiler.targets.machine import Machine
@@ -52,7 +52,7 @@ def explain(request: ExplainRequest, announce: Announce) -> ModelExplanation:
         built = job.built
         machine = job.machine
         found = explain_built(built, machine, job.inputs, request, known, announce)
-    lines = _source_lines(built, job.model)
+    lines = _source_lines(built)
     operators = [msgspec.structs.replace(one, source_lines=lines.get(one.key, [])) for one in found.operators]
     found = msgspec.structs.replace(found, operators=operators, notes=[str(job.model.agreement), *found.notes])
     if request.db is None:
@@ -122,13 +122,12 @@ def explain_built(
     )
 
 
-def _source_lines(built: BuiltModel, model: ImportedModel) -> dict[str, list[str]]:
-    """Return, by workload key, the source lines of the layers that an operator computes in its calls."""
-    found: dict[str, dict[str, None]] = {}
+def _source_lines(built: BuiltModel) -> dict[str, list[str]]:
+    """Return, by workload key, the source lines of an operator's calls."""
+    locations: dict[str, list[str]] = {}
     for call in built.compiled.occurrences:
-        lines = (line for layer in call.layers for line in model.source_lines.get(layer, ()))
-        found.setdefault(call.operator.key, {}).update(dict.fromkeys(lines))
-    return {key: list(lines) for key, lines in found.items()}
+        locations.setdefault(call.operator.key, []).extend(call.locations)
+    return {key: list(values(of, "source_line")) for key, of in locations.items()}
 
 
 def _notes(foreign_load: bool | None, vendor_disturbed: int, attains_peak: bool, of_code: str) -> list[str]:

@@ -121,7 +121,7 @@ class OperatorExplanation(msgspec.Struct, frozen=True, kw_only=True):
         sureness: share of draws from the losses' intervals in which the first is the largest.
         unexplained_us: part of `time_us` that neither work nor losses explain.
         foreign_load: whether there was background load; None if that is unknown.
-        source_lines: lines of the user's torch code that call its layers, such as ``net.py:12``.
+        source_lines: lines of the user's torch code that make its calls, such as ``net.py:12``.
         advice: against the first loss; None if that is too small to act on.
         sentence: summary of its time and of the reason.
     """

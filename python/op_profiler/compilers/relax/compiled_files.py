@@ -35,7 +35,7 @@ class _Row(msgspec.Struct):
     function: int | None
     constant: tuple[bool, ...]
     anchor_signature: str
-    layers: tuple[str, ...]
+    locations: tuple[str, ...]
     pipeline: str
 
 
@@ -91,7 +91,7 @@ def _row(one: Occurrence, functions: list[Any]) -> _Row:
     if number is None and one.function is not None:
         number = len(functions)
         functions.append(one.function)
-    return _Row(one.operator, one.label, number, one.constant, one.anchor_signature, one.layers, one.pipeline)
+    return _Row(one.operator, one.label, number, one.constant, one.anchor_signature, one.locations, one.pipeline)
 
 
 def read_compiled(folder: Path, like: CompiledModel | None = None) -> CompiledModel:
@@ -137,4 +137,6 @@ def _bitcode(path: Path) -> Any:
 
 def _occurrence(row: _Row, functions: Any) -> Occurrence:
     function = None if row.function is None else functions[row.function]
-    return Occurrence(row.operator, row.label, function, row.constant, row.anchor_signature, row.layers, row.pipeline)
+    return Occurrence(
+        row.operator, row.label, function, row.constant, row.anchor_signature, row.locations, row.pipeline
+    )

@@ -48,7 +48,7 @@ def occurrences_of(lowered: LoweredModule, attention: Sequence[Occurrence] = ())
             continue
         layers = lowered.layers.get(place, ())
         if call.op == builtin:
-            found += [dataclasses.replace(one, layers=united(layers)) for one in attention]
+            found += [dataclasses.replace(one, locations=united(layers)) for one in attention]
             continue
         if call.op == call_tir:
             variable, arguments = call.args[0], list(call.args[1].fields)

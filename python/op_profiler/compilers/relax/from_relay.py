@@ -49,7 +49,7 @@ def read_graph(folder: Path) -> Any:
             with builder.dataflow():
                 for node in graph["nodes"]:
                     arguments = [value(argument) for argument in node["arguments"]]
-                    made.append(_converted(builder, node, arguments, variables.name(tuple(node["layers"]))))
+                    made.append(_converted(builder, node, arguments, variables.name(tuple(node["locations"]))))
                 output = value(graph["output"])
                 output = builder.emit_output(relax.Tuple(output) if isinstance(output, list) else output)
             builder.emit_func_output(output)

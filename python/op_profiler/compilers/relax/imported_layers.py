@@ -13,13 +13,14 @@ from typing import Any
 
 from op_profiler.compilers.relax.layers import LayerVariables
 from op_profiler.compilers.tvm_build import load_tvm, replaced
+from op_profiler.operators.locations import Location
 
 
 class NotedLayers:
     """The layers of a module during its import.
 
     Attributes:
-        current: layer of the operator that is being imported; empty if it has none.
+        current: text of the location of the operator that is being imported, such as its layer; empty if unknown.
         variables: provides the names of emitted variables.
     """
 
@@ -51,11 +52,11 @@ class NotedLayers:
             yield
 
     @contextlib.contextmanager
-    def of_torch(self, layer_of: Callable[[Any], str]) -> Iterator[None]:
+    def of_torch(self, location_of: Callable[[Any], Location]) -> Iterator[None]:
         """Record layers while an exported program is imported.
 
         Args:
-            layer_of: returns the layer of a ``torch.fx.Node``.
+            location_of: returns the location of a ``torch.fx.Node``.
         """
         from tvm.relax.frontend.torch import exported_program_translator
 
@@ -68,7 +69,7 @@ class NotedLayers:
 
             def _noting(self, convert: Callable[..., Any]) -> Callable[..., Any]:
                 def converted(node: Any, *rest: Any) -> Any:
-                    noted.current = layer_of(node)
+                    noted.current = location_of(node).text
                     return convert(node, *rest)
 
                 return converted

@@ -1,8 +1,8 @@
-"""Tracks the layers of the user's model, from a Relax module to its kernels.
+"""Tracks the locations of calls in the user's model, such as their layers, from a Relax module to its kernels.
 
-The code that creates a module names the variables of calls by numbers, and stores the layers of these numbers in the
+The code that creates a module names the variables of calls by numbers, and stores the locations of these numbers in the
 span of ``main``. Names of variables and spans do not affect a build. Relax's passes keep the variable of a call that
-they rewrite. A call that they insert has a variable without a number, and gets the layers of the calls that it
+they rewrite. A call that they insert has a variable without a number, and gets the locations of the calls that it
 replaced. Fusion renames variables and merges equal groups into one function; there, a call is identified by its op and
 its inputs.
 """
@@ -21,7 +21,7 @@ from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import IRModule
 
 KernelLayers = Mapping[int, Sequence[Names]]
-"""By the position of a binding in ``main`` of a fused module, the layers of each op in the called function."""
+"""By the position of a binding in ``main`` of a fused module, the locations of each op in the called function."""
 
 _SPAN = "op_profiler.layers "
 _NUMBERED = re.compile(r"op_profiler_(\d+)_layer")  # FreshName puts something behind where a name is there twice
@@ -35,12 +35,12 @@ class LayerVariables:
         self._layers: list[Names] = []
 
     def name(self, layers: Names) -> str:
-        """Return the name of the variable of a call that belongs to these layers."""
+        """Return the name of the variable of a call that has these locations."""
         self._layers.append(layers)
         return f"op_profiler_{len(self._layers) - 1}_layer"
 
     def noted_on(self, module: IRModule) -> Any:
-        """Return the module with the layers stored in its ``main``."""
+        """Return the module with the locations stored in its ``main``."""
         tvm = load_tvm()
         if not any(self._layers):
             return module
@@ -53,7 +53,7 @@ class LayerVariables:
 
 
 def layers_of_kernels(made: IRModule, before: IRModule, fused: IRModule) -> KernelLayers:
-    """Return the layers of the functions called in a fused module; empty if the module has no layers.
+    """Return the locations of the functions called in a fused module; empty if the module has none.
 
     Args:
         made: the module as its creator named its variables.
@@ -83,7 +83,7 @@ def _noted_layers(module: IRModule) -> list[Names]:
 
 
 def _carried(old: CallGraph, new: CallGraph, layers: Sequence[Names]) -> list[Names]:
-    """Return the layers of every call of `new`, the graph that passes created from `old`."""
+    """Return the locations of every call of `new`, the graph that passes created from `old`."""
     of_old = [layers[number] if number is not None else () for number in old.numbers]
     for place in reversed(range(len(old.calls))):  # what an importer wrote inside of another op belongs to that
         if old.numbers[place] is None:

@@ -12,7 +12,7 @@ from op_profiler.compilers.relax.imported_layers import NotedLayers, name_nodes
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import ModelError, OpProfilerError
 from op_profiler.frontends.importers.finish import unsupported
-from op_profiler.frontends.importers.torch_layers import WRAPPED, layer_of_node
+from op_profiler.frontends.importers.torch_layers import WRAPPED, exported_locations
 from op_profiler.lean_imports import quiet
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _from_torch(program: Any, inputs: Mapping[str, Any], layers: NotedLayers) ->
     if isinstance(getattr(program, WRAPPED, program), torch.jit.ScriptModule):
         raise TypeError("torch.export takes no TorchScript, which Relay alone imports; save the model by torch.export")
     exported = exported_programs.export(program, tuple(inputs.values()))
-    noted = layers.of_torch(lambda node: layer_of_node(node, program))
+    noted = layers.of_torch(exported_locations(program))
     with torch.no_grad(), noted:
         return from_exported_program(exported, unwrap_unit_return_tuple=True)
 

@@ -95,7 +95,7 @@ def _rows(occurrences: Iterable[Occurrence], functions: dict[int, tuple[int, Fun
     rows = []
     for o in occurrences:
         number, _ = functions.setdefault(o.function.handle.value, (len(functions), o.function))
-        rows.append((number, o.label, o.constant, o.anchor_signature, o.layers))
+        rows.append((number, o.label, o.constant, o.anchor_signature, o.locations))
     return rows
 
 

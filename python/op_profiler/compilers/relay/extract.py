@@ -46,7 +46,7 @@ def extract(module: IRModule, layers: Layers, weights: Collection[str] = ()) -> 
             if identity not in cache:
                 keep_alive.append(function)
                 walk = _Describer(function, constant)
-                cache[identity] = walk.operator(), walk.anchor_signature(), walk.layers(layers)
+                cache[identity] = walk.operator(), walk.anchor_signature(), walk.locations(layers)
             operator, signature, names = cache[identity]
             found.append(Occurrence(operator, str(function.attrs["hash"]), function, constant, signature, names))
 
@@ -184,8 +184,8 @@ class _Describer:
         """Return the `signature` of the anchor; empty for a function without ops."""
         return self.description.anchor_signature()
 
-    def layers(self, layers: Layers) -> Names:
-        """Return the layers of the ops, those of the anchor first."""
+    def locations(self, layers: Layers) -> Names:
+        """Return the locations of the ops, those of the anchor first."""
         if not self.calls:
             return ()
         return united(map(layers.of, [self.calls[self.description.anchor()], *self.calls]))

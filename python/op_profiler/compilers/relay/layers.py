@@ -1,9 +1,9 @@
-"""Tracks the layers of the user's model through the compiler's passes.
+"""Tracks the locations of calls in the user's model, such as their layers, through the compiler's passes.
 
-Frontends name the layer of a call in its span (the name of the span's source). Most of Relay's passes drop spans, and
-the first one of every build (`ToBasicBlockNormalForm`) drops all. Every call therefore gets a number in place of its
-span, and after every pass, calls without a number get the numbers of the calls that they replaced. Spans do not affect
-a build: kernels, their hashes and workload keys are those of a module without spans.
+Frontends write the location of a call into its span (the name of the span's source). Most of Relay's passes drop spans,
+and the first one of every build (`ToBasicBlockNormalForm`) drops all. Every call therefore gets a number in place of
+its span, and after every pass, calls without a number get the numbers of the calls that they replaced. Spans do not
+affect a build: kernels, their hashes and workload keys are those of a module without spans.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from op_profiler.compilers.interrupts import stop_if_interrupted
-from op_profiler.compilers.relay_rewriting import layer_in_span, main_of, rebuilt, with_body, with_layers
+from op_profiler.compilers.relay_rewriting import location_in_span, main_of, rebuilt, with_body, with_locations
 from op_profiler.compilers.successors import CallGraph, Names, successors
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import Call, Function, IRModule, Named, Node
 
 
 class Layers:
-    """The layers of the calls of one module, from before the first pass until they are read."""
+    """The locations of the calls of one module, from before the first pass until they are read."""
 
     def __init__(self) -> None:
         self._names: list[Names] = []
         self._source = f"op_profiler.layers {uuid.uuid4().hex}"  # functions of another build hold numbers of their own
 
     def marked(self, module: IRModule) -> IRModule:
-        """Return the module with a number for every call of ``main``; unchanged if no span names a layer."""
+        """Return the module with a number for every call of ``main``; unchanged if no span names a location."""
         tvm = load_tvm()
         graph = _graph(main_of(module), self._number)
         if graph is None:
             return module
-        found = {place: layers_in_span(call) for place, call in enumerate(graph.calls)}
+        found = {place: locations_in_span(call) for place, call in enumerate(graph.calls)}
         if not any(found.values()):
             return module
         copy = tvm.IRModule(module.functions, module.type_definitions)
@@ -42,10 +42,10 @@ class Layers:
 
     def named(self, module: IRModule) -> IRModule:
         """Return the module with the names in place of the numbers, for another build."""
-        return with_layers(module, lambda call: _SEPARATOR.join(self.of(call)))
+        return with_locations(module, lambda call: _SEPARATOR.join(self.of(call)))
 
     def of(self, call: Call) -> Names:
-        """Return the layers that a call computes; empty if unknown."""
+        """Return the locations of a call; empty if unknown."""
         number = self._number(call)
         return () if number is None else self._names[number]
 
@@ -91,7 +91,7 @@ class Layers:
 
         def visit(node: Node) -> None:
             nonlocal misses
-            misses = misses or (isinstance(node, relay.Call) and layer_in_span(node) != self._source)
+            misses = misses or (isinstance(node, relay.Call) and location_in_span(node) != self._source)
 
         relay.analysis.post_order_visit(main.body, visit)
         return misses
@@ -124,9 +124,9 @@ _LEAVE_ALONE = frozenset({"InferType", "sequential", "PlanDevices"})
 _SEPARATOR = "\n"  # of the names of a call that came of several
 
 
-def layers_in_span(call: Call) -> Names:
-    """Return the layers of a call that replaced several calls, as `Layers.named` writes them."""
-    return tuple(name for name in layer_in_span(call).split(_SEPARATOR) if name)
+def locations_in_span(call: Call) -> Names:
+    """Return the locations of a call that replaced several calls, as `Layers.named` writes them."""
+    return tuple(name for name in location_in_span(call).split(_SEPARATOR) if name)
 
 
 def _graph(main: Function | None, number_of: Callable[[Call], int | None]) -> CallGraph | None:

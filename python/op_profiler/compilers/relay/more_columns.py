@@ -7,7 +7,7 @@ is cut.
 
 from __future__ import annotations
 
-from op_profiler.compilers.relay_rewriting import fixed_shape, with_layer_of
+from op_profiler.compilers.relay_rewriting import fixed_shape, with_location_of
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import Call, Node
 
@@ -31,4 +31,4 @@ def with_more_columns(call: Call, arguments: list[Node]) -> Node | None:
     relay = load_tvm().relay
     weight = relay.nn.pad(arguments[1], ((0, -columns % _VECTOR), (0, 0)))
     product = relay.nn.dense(arguments[0], weight, out_dtype=str(call.attrs.out_dtype))
-    return relay.strided_slice(with_layer_of(call, product), begin=[0], end=[columns], strides=[1], axes=[1])
+    return relay.strided_slice(with_location_of(call, product), begin=[0], end=[columns], strides=[1], axes=[1])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 
-from op_profiler.compilers.relay_rewriting import fixed_shape, with_layer_of
+from op_profiler.compilers.relay_rewriting import fixed_shape, with_location_of
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import Call, Node
 
@@ -51,7 +51,7 @@ def as_convolution(call: Call, arguments: list[Node]) -> Node | None:
         kernel_size=taps,
         out_dtype=str(attrs.out_dtype),
     )
-    apart = relay.reshape(with_layer_of(call, convolution), (batch, *phases, *rows))
+    apart = relay.reshape(with_location_of(call, convolution), (batch, *phases, *rows))
     together = relay.transpose(apart, (0, 1, 4, 2, 5, 3))
     whole = relay.reshape(together, (batch, outputs, rows[0] * strides[0], rows[1] * strides[1]))
     begin = [pad - start * stride for pad, start, stride in zip(padding, first, strides)]

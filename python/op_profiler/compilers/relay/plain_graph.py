@@ -11,7 +11,7 @@ import numpy as np
 from op_profiler.compilers.plain_values import plain
 from op_profiler.compilers.relay.control import open_control
 from op_profiler.compilers.relay.extract import attributes, tensors
-from op_profiler.compilers.relay.layers import layers_in_span
+from op_profiler.compilers.relay.layers import locations_in_span
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import DeviceArray, IRModule, Node
 from op_profiler.errors import ModelError
@@ -22,7 +22,7 @@ GRAPH, WEIGHTS = "graph.json", "weights.npz"
 def write_graph(folder: Path, module: IRModule, params: dict[str, DeviceArray]) -> None:
     """Write the graph of ``main`` as `GRAPH` and its constants as `WEIGHTS`.
 
-    The graph has ``inputs`` (names, shapes), ``nodes`` (op, attributes, arguments, shapes of the outputs, layers, in
+    The graph has ``inputs`` (names, shapes), ``nodes`` (op, attributes, arguments, shapes of the outputs, locations, in
     execution order) and ``output``.
     An argument is ``["input", name]``, ``["weight", name]``, ``["node", number]``, ``["field", argument, number]`` or
     ``["tuple", arguments]``.
@@ -62,7 +62,7 @@ def write_graph(folder: Path, module: IRModule, params: dict[str, DeviceArray]) 
             shape = [list(spec.shape) for spec in tensors(node.checked_type)]
             attrs = _attributes(node.attrs)
             about = {"op": str(node.op.name), "attrs": attrs, "arguments": arguments, "shapes": shape}
-            nodes.append(about | {"layers": layers_in_span(node)})
+            nodes.append(about | {"locations": locations_in_span(node)})
         elif isinstance(node, relay.Tuple):
             known[node] = ["tuple", [known[field] for field in node.fields]]
         elif isinstance(node, relay.TupleGetItem):

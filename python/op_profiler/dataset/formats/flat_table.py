@@ -27,6 +27,7 @@ from op_profiler.errors import DatasetError
 from op_profiler.files import whole_file
 from op_profiler.measure.measurement import Device, Measurement, ModelTiming, Precision, Settings
 from op_profiler.operators.cost import size_bytes
+from op_profiler.operators.locations import LOCATION_COLUMNS
 from op_profiler.operators.operator import Operator
 from op_profiler.schedules.schedule import Schedule
 
@@ -299,7 +300,7 @@ def _add_links(connection: Connection, rows: Sequence[_Measured]) -> None:
                 "operator_key": operator.key,
                 "name": flat["operator_name"],
                 "positions": flat["positions"] or [],
-                **{name: flat[name] for name in ("occurrences", "launches", "layers")},
+                **{name: flat[name] for name in ("occurrences", "launches", *LOCATION_COLUMNS)},
             }
     upsert(connection, schema.model_operators, list(links.values()))
 

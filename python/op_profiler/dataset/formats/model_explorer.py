@@ -1,8 +1,9 @@
 """Custom node data for Google's Model Explorer: the time of each node of the user's model in one run, in microseconds.
 
-Load the file while the model's graph is shown ("Load node data"). A node of an ONNX model is matched by its name. Nodes
-of a torch.export program are not named after layers; there, the weight of a layer has the layer's time. The time of a
-fused operator is shown at the node of its heavy op. The format is only written, never read.
+Load the file while the model's graph is shown ("Load node data"). A node of an ONNX model and a call of a torch.export
+program are matched by their names. If the dataset has no names of calls of a torch model, the weight of a layer has the
+layer's time instead. The time of a fused operator is shown at the node of its heavy op. The format is only written,
+never read.
 """
 
 from __future__ import annotations
@@ -31,8 +32,10 @@ class ModelExplorer(ModelFormat):
                 f"\"model_key = '...'\": {'; '.join(run.title for run in runs[:8])}"
             )
         times: dict[str, float] = collections.defaultdict(float)
-        for call in (call for run in runs for call in run.calls if call.layers):
-            for node in _nodes(call.layers[0]):
+        calls = [call for run in runs for call in run.calls]
+        program = any(call.fx_nodes for call in calls)  # its nodes may have the names of other layers
+        for call in calls:
+            for node in call.fx_nodes[:1] if program else _names(call.layers[:1]):
                 times[node] += call.us
         known = list(times.values())
         bounds = [(float(np.percentile(known, share)), colour) for share, colour in _COLOURS.items()] if known else []
@@ -42,11 +45,12 @@ class ModelExplorer(ModelFormat):
         }
 
 
-def _nodes(layer: str) -> Iterator[str]:
-    """Yield the names that a layer may have in graphs."""
-    yield layer
-    if "/" not in layer:
-        yield f"p_{layer.replace('.', '_')}_weight"
+def _names(layers: Sequence[str]) -> Iterator[str]:
+    """Yield the names that the nodes of layers may have in graphs."""
+    for layer in layers:
+        yield layer
+        if "/" not in layer:
+            yield f"p_{layer.replace('.', '_')}_weight"
 
 
 FORMAT = ModelExplorer()

@@ -24,7 +24,7 @@ _SAME = ("model_key", "device_key", "threads", "cache", "core_set")
 _COLUMNS = (
     *_SAME,
     *("model_name", "batch_size", "precision", "run_label", "processor", "operator_key", "op_names", "anchor"),
-    *("template", "outputs", "flops", "bytes_read", "bytes_written", "positions", "layers", "samples_us"),
+    *("template", "outputs", "flops", "bytes_read", "bytes_written", "positions", "layers", "fx_nodes", "samples_us"),
     *("median_us", "error", "measured_at"),
 )
 
@@ -35,6 +35,7 @@ class TimedCall:
 
     Attributes:
         layers: layers of the user's model, that of the heavy op first; empty if unknown.
+        fx_nodes: nodes of the user's torch.export program, that of the heavy op first; empty if unknown.
         us: median of this call over the rounds in microseconds; the operator's median if no rounds are stored.
         row: row of the flat table.
         explained: plain values of the latest `OperatorExplanation` at this thread count; None if there is none.
@@ -42,6 +43,7 @@ class TimedCall:
 
     title: str
     layers: Sequence[str]
+    fx_nodes: Sequence[str]
     us: float
     row: dict[str, Any]
     explained: dict[str, Any] | None = None
@@ -119,11 +121,11 @@ def _run(rows: Sequence[dict[str, Any]], dataset: Dataset) -> ModelRun:
 
 def _call(row: dict[str, Any], at: int, explained: dict[str, Any] | None) -> TimedCall:
     samples = [one[at] for one in row["samples_us"] or () if at < len(one)]
-    layers = row["layers"] or ()
+    known = {name: (row[name] or ())[at : at + 1] for name in ("layers", "fx_nodes")}
     return TimedCall(
         title=title_of(row["op_names"]),
-        layers=layers[at] if at < len(layers) else (),
         us=statistics.median(samples) if samples else row["median_us"],
         row=row,
         explained=explained,
+        **{name: calls[0] if calls else () for name, calls in known.items()},
     )

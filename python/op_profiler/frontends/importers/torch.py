@@ -12,7 +12,7 @@ from typing import Any
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.interrupts import interrupts_wait
-from op_profiler.compilers.relay_rewriting import layer_in_span, with_layers
+from op_profiler.compilers.relay_rewriting import location_in_span, with_locations
 from op_profiler.compilers.tvm_build import load_tvm, replaced
 from op_profiler.errors import MissingPackageError, ModelError
 from op_profiler.frontends.importers.finish import finish, output_shapes, unsupported
@@ -22,7 +22,7 @@ from op_profiler.frontends.importers.torch_converters import CONVERTERS
 from op_profiler.frontends.importers.torch_elementwise import ELEMENTWISE_CONVERTERS
 from op_profiler.frontends.importers.torch_graph import prepare
 from op_profiler.frontends.importers.torch_kinds import kinds_of
-from op_profiler.frontends.importers.torch_layers import WRAPPED, noted_layers
+from op_profiler.frontends.importers.torch_layers import WRAPPED, noted_locations
 from op_profiler.frontends.importers.torch_layouts import LAYOUT_CONVERTERS
 from op_profiler.frontends.importers.torch_options import OPTION_CONVERTERS
 from op_profiler.frontends.importers.torch_places import PLACE_CONVERTERS
@@ -133,11 +133,11 @@ def lower(
     traced = _trace(model, examples, name, returned)
     reference.kinds = kinds_of(traced)
     infos = [(spec.name, (list(spec.shape), spec.dtype)) for spec in specs]
-    module, params, source_lines = _convert(traced, model, infos, name)
+    module, params = _convert(traced, model, infos, name)
     lowered = finish(module, params, specs, notes=notes, **about)
     if compare_shapes:
         _compare_outputs(lowered.mod, returned, name)
-    return dataclasses.replace(lowered, reference=reference, source_lines=source_lines)
+    return dataclasses.replace(lowered, reference=reference)
 
 
 def _held(model: Any) -> Callable[[], Any]:
@@ -218,15 +218,15 @@ def _trace(model: Any, examples: Sequence[Any], name: str, returned: list[Any]) 
 
 
 @interrupts_wait()
-def _convert(traced: Any, model: Any, infos: list[Any], name: str) -> tuple[Any, dict[str, Any], dict[str, list[str]]]:
-    """Return the module, its weights and the source lines of its layers."""
+def _convert(traced: Any, model: Any, infos: list[Any], name: str) -> tuple[Any, dict[str, Any]]:
+    """Return the module and its weights."""
     tvm = load_tvm()
     try:
         with quiet():
-            source_lines = prepare(traced, model)
-            with noted_layers() as layers, _one_copy_of_weights(), quick_converters():
+            prepare(traced, model)
+            with noted_locations() as locations, _one_copy_of_weights(), quick_converters():
                 module, params = tvm.relay.frontend.from_pytorch(traced, infos, custom_convert_map=_converters())
-            return with_layers(module, lambda call: layers.get(layer_in_span(call), "")), params, source_lines
+            return with_locations(module, lambda call: locations.get(location_in_span(call), "")), params
     except Exception as error:  # the importer raises anything, AssertionError and KeyError among them
         raise unsupported(name, error) from error
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from op_profiler.frontends.importers.torch_layers import inline, note_layer
+from op_profiler.frontends.importers.torch_layers import inline, note_location
 from op_profiler.frontends.importers.torch_options import spell_out_options
 from op_profiler.frontends.importers.torch_types import spell_out_types
 from op_profiler.frontends.importers.torch_writes import say_without_writing
@@ -35,17 +35,16 @@ _SAME = {
 _CONVOLUTIONS = {"aten::conv1d": 1, "aten::conv2d": 2, "aten::conv3d": 3}
 
 
-def prepare(traced: Any, model: Any) -> dict[str, list[str]]:
-    """Rewrite the graph of a trace of a model, in place; return the source lines of its layers, as `inline` does."""
+def prepare(traced: Any, model: Any) -> None:
+    """Rewrite the graph of a trace of a model, in place; `inline` describes the locations of its nodes."""
     graph = traced.graph
-    source_lines = inline(traced, model)
+    inline(traced, model)
     _open_functions(graph, model)
     _read_weights_once(graph)
     _name_as_traces_do(graph)
     spell_out_types(graph)
     spell_out_options(traced)
     say_without_writing(graph)
-    return source_lines
 
 
 def _open_functions(graph: Any, model: Any) -> None:
@@ -67,7 +66,7 @@ def _open(graph: Any, node: Any, model: Any) -> None:
     for step in list(block.nodes()):
         step.moveBefore(node)
         if not step.kind().startswith("prim::"):
-            note_layer(step, node.scopeName(), model)
+            note_location(step, node, model)
     results = list(block.outputs())
     if node.output().type().kind() == "TupleType":
         _replace(graph, node, "prim::TupleConstruct", results)

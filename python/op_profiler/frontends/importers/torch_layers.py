@@ -1,11 +1,12 @@
-"""Finds the module of a torch model to which each operator belongs: the operator's layer in the imported model.
+"""Finds the location of each operator of a torch model: the module to which it belongs (its layer in the imported
+model), the node of an exported program, and the line of the user's code.
 
 A trace stores the module of every operator (its scope). TorchScript files and exported programs store it in other ways.
-Passes over a graph drop scopes, so the layer of a node is stored as an attribute of the node.
+Passes over a graph drop scopes, so the location of a node is stored as an attribute of the node.
 
 TVM's importer names each node by its kind and a number (``aten::relu_3``), and each weight by the node that reads it.
 With the names of modules instead, the names of weights would collide. TVM's names are therefore kept, and
-`noted_layers` records the layer of each node when the importer names the node.
+`noted_locations` records the location of each node when the importer names the node.
 """
 
 from __future__ import annotations
@@ -13,48 +14,48 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import op_profiler
 from op_profiler.compilers.tvm_build import replaced
+from op_profiler.operators.locations import Location
 
 WRAPPED = "op_profiler_wrapped"
 """Name of the model inside this package's wrappers; it is not part of the user's names."""
 
-_LAYER = "op_profiler_layer"
-_GENERATED = re.compile(r"<eval_with_key>[^(]*\((\d+)\): forward")
+_LOCATION = "op_profiler_location"
+_GENERATED = "<eval_with_key>"  # begins the name of the file of generated code
 _TRACED_FRAME = re.compile(r"^(.+)\((\d+)\): ", re.MULTILINE)
-_EXPORTED_FRAME = re.compile(r'File "(.+)", line (\d+), in ')
+_PYTHON_FRAME = re.compile(r'^ *File "(.+)", line (\d+)', re.MULTILINE)
+_INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\](torch|op_profiler)[/\\]")
+"""Files of torch and of this package, on the machine on which a model was saved."""
 
 
 @contextlib.contextmanager
-def noted_layers() -> Iterator[dict[str, str]]:
-    """Record the layers of everything that TVM's importer creates in the block, by its names."""
+def noted_locations() -> Iterator[dict[str, str]]:
+    """Record the locations of everything that TVM's importer creates in the block, by its names."""
     from tvm.relay.frontend import pytorch
 
     usual = pytorch.DefaultNodeKindNamer
-    layers: dict[str, str] = {}
+    locations: dict[str, str] = {}
 
-    class NotingLayers(usual):  # type: ignore[misc, valid-type]  # TVM has no types
+    class NotingLocations(usual):  # type: ignore[misc, valid-type]  # TVM has no types
         def get_node_source_name(self, node: Any) -> str:
             name = str(super().get_node_source_name(node))
-            layers[name] = node.s(_LAYER) if node.hasAttribute(_LAYER) else ""
+            locations[name] = node.s(_LOCATION) if node.hasAttribute(_LOCATION) else ""
             return name
 
-    with replaced(pytorch, "DefaultNodeKindNamer", NotingLayers):
-        yield layers
+    with replaced(pytorch, "DefaultNodeKindNamer", NotingLocations):
+        yield locations
 
 
-def inline(traced: Any, model: Any) -> dict[str, list[str]]:
-    """Inline all calls in the graph of a trace, in place; nodes then have their layers, if known.
+def inline(traced: Any, model: Any) -> None:
+    """Inline all calls in the graph of a trace, in place; nodes then have their locations, as far as they are known.
 
     Args:
         model: the traced model.
-
-    Returns:
-        For each layer, the lines of the user's code that call its operators; for traces and exported programs only.
     """
     import torch
 
@@ -62,39 +63,30 @@ def inline(traced: Any, model: Any) -> dict[str, list[str]]:
     called = None if isinstance(traced, torch.jit._trace.TopLevelTracedModule) else _called(traced)
     torch._C._jit_pass_inline(graph)
     nodes = [node for node in graph.nodes() if not node.kind().startswith("prim::")]
-    lines = [""] * len(nodes)
     if isinstance(model, torch.fx.GraphModule):
-        made = _exported_nodes(model, nodes)
-        layers = [str(list(node.meta["nn_module_stack"].values())[-1][0]) if node is not None else "" for node in made]
-        frames = [_EXPORTED_FRAME.findall(node.meta.get("stack_trace") or "") if node else [] for node in made]
-        lines = [_users_line(found[::-1]) for found in frames]
-    elif called is None:
-        layers = [_module_of(node.scopeName()) for node in nodes]
-        lines = [_users_line(_TRACED_FRAME.findall(node.sourceRange())) for node in nodes]
+        by_line = _nodes_by_line(model)
+        locations = [_location_of(_node_of(_frames(node), by_line), model) for node in nodes]
+    elif called is not None and [kind for kind, _ in called] == [node.kind() for node in nodes]:
+        locations = [location for _, location in called]
     else:
-        layers = [layer for _, layer in called] if [kind for kind, _ in called] == [n.kind() for n in nodes] else []
-    if called is not None and not any(layers):
-        return {}  # a file that names no modules
-    source_lines: dict[str, list[str]] = {}
-    for node, layer, line in zip(nodes, layers, lines):
-        name = layer or _name_of(model)
-        node.s_(_LAYER, name)
-        if line and line not in source_lines.setdefault(name, []):
-            source_lines[name].append(line)
-    return source_lines
+        locations = [Location(_module_of(node.scopeName()), source_line=_users_line(_frames(node))) for node in nodes]
+    whole = "" if called is not None and not any(location.layer for location in locations) else _name_of(model)
+    for node, location in zip(nodes, locations):
+        node.s_(_LOCATION, location._replace(layer=location.layer or whole).text)
 
 
-def note_layer(node: Any, scope: str, model: Any) -> None:
-    """Store the scope of a node that a pass inserted into the graph."""
-    node.s_(_LAYER, _module_of(scope) or _name_of(model))
+def note_location(node: Any, function: Any, model: Any) -> None:
+    """Store the location of a node that a pass moved out of the node of a function."""
+    layer = _module_of(function.scopeName()) or _name_of(model)
+    node.s_(_LOCATION, Location(layer, source_line=_users_line(_frames(function))).text)
 
 
-def _called(script: Any) -> list[tuple[str, str]]:
-    """Return kind and module of each operator of a script that was not inlined; empty if other calls are made."""
-    found: list[tuple[str, str]] = []
+def _called(script: Any) -> list[tuple[str, Location]]:
+    """Return kind and location of each operator of a script that was not inlined; empty if other calls are made."""
+    found: list[tuple[str, Location]] = []
     modules = dict(script.named_modules(remove_duplicate=False))
 
-    def walk(module: Any, method: str, place: str) -> bool:
+    def walk(module: Any, method: str, place: str, callers: list[tuple[str, str]]) -> bool:
         """Add the operators of a method; return whether all of its calls are known."""
         places = {"self": place}
         graph = module._c._get_method(method).graph
@@ -105,28 +97,73 @@ def _called(script: Any) -> list[tuple[str, str]]:
                 places[node.output().debugName()] = f"{owner}.{node.s('name')}".lstrip(".")
             elif node.kind() == "prim::CallMethod":
                 inner = places.get(node.inputsAt(0).debugName(), "")
-                if not walk(modules[inner], node.s("name"), inner):
+                if not walk(modules[inner], node.s("name"), inner, [*_frames(node), *callers]):
                     return False
             elif node.kind() in ("prim::CallFunction", "prim::If", "prim::Loop"):
                 return False
             elif not node.kind().startswith("prim::"):
-                found.append((node.kind(), place))
+                line = _users_line([*_frames(node), *callers])
+                found.append((node.kind(), Location(place, source_line=line)))
         return True
 
     try:
-        return found if walk(script, "forward", "") else []
+        return found if walk(script, "forward", "", []) else []
     except (KeyError, RuntimeError):  # it calls what is no module
         return []
 
 
-def _exported_nodes(program: Any, nodes: list[Any]) -> list[Any]:
-    """Return for each node of a trace of an exported program the program's node with its module, or None: the trace
-    contains the lines of the program's generated code."""
+def exported_locations(model: Any) -> Callable[[Any], Location]:
+    """Return a function that returns the location of a ``torch.fx.Node`` in what torch.export makes of a model."""
+    import torch
+
+    program = unwrapped(model)
+    if not isinstance(program, torch.fx.GraphModule):
+        return lambda node: _location_of(node, model)
+    by_line = _nodes_by_line(program)
+    return lambda node: _location_of(_node_of(_exported_frames(node), by_line), program)
+
+
+def _nodes_by_line(program: Any) -> dict[int, Any]:
+    """Return the nodes of an exported program that have a module, by their lines in the program's generated code, which
+    traces and exports of the program contain."""
     made = {node.name: node for node in program.graph.nodes if node.meta.get("nn_module_stack")}
     code = enumerate(program.code.splitlines(), start=1)
-    by_line = {number: made.get(line.partition(" = ")[0].strip()) for number, line in code}
-    lines = [_GENERATED.findall(node.sourceRange()) for node in nodes]
-    return [by_line.get(int(found[-1])) if found else None for found in lines]
+    named = ((number, line.partition(" = ")[0].strip()) for number, line in code)
+    return {number: made[name] for number, name in named if name in made}
+
+
+def _node_of(frames: Sequence[tuple[str, str]], by_line: Mapping[int, Any]) -> Any:
+    """Return the program's node that made a node with these frames, innermost first; None if it is unknown."""
+    numbers = [int(number) for file, number in frames if file.startswith(_GENERATED)]
+    return by_line.get(numbers[-1]) if numbers else None
+
+
+def _location_of(node: Any, model: Any) -> Location:
+    """Return the location of a ``torch.fx.Node``; None has none.
+
+    Args:
+        model: the exported program that contains the node, or the module that was exported.
+    """
+    import torch
+
+    stack = node.meta.get("nn_module_stack") if node is not None else None
+    if not stack:
+        return Location()  # of what decomposing an operator put in
+    layer = _module_of(str(list(stack.values())[-1][0])) or _name_of(model)
+    name = str(node.name) if isinstance(model, torch.fx.GraphModule) else ""
+    return Location(layer, name, _users_line(_exported_frames(node)))
+
+
+def _exported_frames(node: Any) -> list[tuple[str, str]]:
+    """Return file and line number of the frames that made a ``torch.fx.Node``, innermost first."""
+    return _PYTHON_FRAME.findall(node.meta.get("stack_trace") or "")[::-1]
+
+
+def _frames(node: Any) -> list[tuple[str, str]]:
+    """Return file and line number of the frames that made a node of a trace or script, innermost first; of a script
+    only the innermost is known."""
+    text = node.sourceRange()
+    return (_PYTHON_FRAME if text.lstrip().startswith("File ") else _TRACED_FRAME).findall(text)
 
 
 def _users_line(frames: Sequence[tuple[str, str]]) -> str:
@@ -140,25 +177,12 @@ def _users_line(frames: Sequence[tuple[str, str]]) -> str:
 
     own = tuple(str(Path(package.__file__ or "").parent) for package in (torch, op_profiler))
     for file, number in frames:
-        if not file.startswith((*own, "<")):
+        if not file.startswith((*own, "<")) and not _INSTALLED.search(file):
             folders = [
-                folder for folder in (*sys.path, str(Path.cwd())) if folder and Path(file).is_relative_to(folder)
+                folder for folder in (*sys.path, str(Path.cwd()), "/") if folder and Path(file).is_relative_to(folder)
             ]
-            return f"{Path(file).relative_to(max(folders, key=len, default='/'))}:{number}"
+            return f"{Path(file).relative_to(max(folders, key=len)) if folders else file}:{number}"
     return ""
-
-
-def layer_of_node(node: Any, model: Any) -> str:
-    """Return the module of a node of a program exported by torch.export.
-
-    Args:
-        node: ``torch.fx.Node``.
-        model: the exported model.
-    """
-    stack = node.meta.get("nn_module_stack")
-    if not stack:
-        return ""  # of what decomposing an operator put in
-    return _module_of(str(list(stack.values())[-1][0])) or _name_of(model)
 
 
 def _module_of(scope: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from op_profiler.compilers.relay_rewriting import with_layers
+from op_profiler.compilers.relay_rewriting import with_locations
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -26,4 +26,4 @@ def with_layers_of_weights(module: IRModule, weights: Collection[str]) -> IRModu
         read = (str(getattr(argument, "name_hint", "")) for argument in call.args)
         return next((_WEIGHT.sub("", name) for name in read if name in weights and _WEIGHT.search(name)), "")
 
-    return with_layers(module, layer_of)
+    return with_locations(module, layer_of)

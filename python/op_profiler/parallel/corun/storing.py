@@ -89,8 +89,8 @@ def _add_model(dataset: Dataset, base_key: str, key: str, request: BuildRequest,
     compiled = models.compiled[number]
     labels = [call.label for call in compiled.calls]
     found = [(operators[key], tuple(places)) for key, places in positions.items()]
-    layers = by_operator([node.operator.key for node in nodes], compiled.layers_of(labels))
-    dataset.add_operators(key, found, models.schedules, layers=layers)
+    locations = by_operator([node.operator.key for node in nodes], compiled.locations_of(labels))
+    dataset.add_operators(key, found, models.schedules, locations=locations)
 
 
 def _stages(

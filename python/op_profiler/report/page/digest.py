@@ -87,7 +87,7 @@ def _operator(
         "schedule": operator.schedule.template if operator.schedule is not None else None,
         "loses_most_to": loss.cause if loss is not None else None,
         "lost_us": loss.lost_us if loss is not None else None,
-        "source_lines": found.source_lines if found is not None else [],
+        "source_lines": operator.source_lines,
         "why": found.sentence if found is not None else None,
         "try": found.advice.command if found is not None and found.advice is not None else None,
     }

@@ -140,6 +140,7 @@ class OperatorPart(Part):
         title: readable name; see `op_profiler.operators.titles.title_of`.
         calls: positions in the model's call order.
         layers: layers of the user's model for each call, that of the heavy op first; empty if unknown.
+        source_lines: lines of the user's torch code that make its calls; empty if unknown.
         times, estimates: by thread count.
         tuning: index in `ModelPart.tunings`; None if its heavy op was not searched.
     """
@@ -158,6 +159,7 @@ class OperatorPart(Part):
     bytes: int
     calls: list[int]
     layers: list[list[str]] = []
+    source_lines: list[str] = []
     schedule: SchedulePart | None = None
     loops: list[LoopPart] = []
     code: str | None = None

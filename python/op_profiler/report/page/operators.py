@@ -8,10 +8,8 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import select
-
 from op_profiler.analysis.turnaround import find_knee
-from op_profiler.dataset import schema
+from op_profiler.dataset import queries
 from op_profiler.measure.counters import EVENT_NAMES, GPU_SHARE_NAMES
 from op_profiler.operators.titles import title_of
 from op_profiler.report.page.document import (
@@ -54,7 +52,7 @@ def operators_of(
         measured: measurements in the model, by thread count and workload key.
         device_key: key of the device.
     """
-    code = _code_of(dataset, model_key)
+    code, lines = (_known(dataset, model_key, column) for column in ("code", "source_lines"))
     layers = dataset.layers_of(model_key)
     explained = explained_of(dataset, model_key)
     alone: dict[str, list[Alone]] = {}
@@ -72,17 +70,16 @@ def operators_of(
             alone.get(operator.key, []),
             code.get(operator.key),
             [list(names) for names in layers.get(operator.key, ())],
+            list(dict.fromkeys(line for call in lines.get(operator.key, ()) for line in call)),
             explained.get(operator.key),
         )
         for operator, positions in operators
     ]
 
 
-def _code_of(dataset: Dataset, model_key: str) -> dict[str, str]:
-    """Return the code of kernels by workload key, if it is known."""
-    link = schema.model_operators
-    query = select(link.c.operator_key, link.c.code).where(link.c.model_key == model_key, link.c.code.is_not(None))
-    return {row["operator_key"]: row["code"] for row in dataset.rows(query)}
+def _known(dataset: Dataset, model_key: str, column: str) -> dict[str, Any]:
+    """Return a column of a model's operators by workload key, where it is known."""
+    return {row["operator_key"]: row[column] for row in dataset.rows(queries.known(model_key, column))}
 
 
 def _part(
@@ -92,6 +89,7 @@ def _part(
     alone: list[Alone],
     code: str | None,
     layers: list[list[str]],
+    source_lines: list[str],
     explained: ExplanationPart | None,
 ) -> OperatorPart:
     schedule = next((row.schedule for row in rows.values()), None)
@@ -102,6 +100,7 @@ def _part(
         loops=loops_of(code) if code is not None else [],
         code=code,
         layers=layers,
+        source_lines=source_lines or (explained.found.source_lines if explained is not None else []),
         times={str(n): time_part(row.measurement, row.measured_at) for n, row in rows.items()},
         alone=alone,
         turnaround=_turnaround(rows),

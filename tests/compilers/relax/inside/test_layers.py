@@ -24,6 +24,7 @@ from op_profiler.compilers.relax.relax_compiler import RELAX
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.operators.locations import values
 from op_profiler.targets.target import resolve_target
 from op_profiler.testing.compiler import NO_RECORDS
 
@@ -116,9 +117,10 @@ def test_calls_of_what_other_passes_have_grouped_are_of_layers_too(blocks: Path)
     assert {name for calls in found.values() for names in calls for name in names} >= {"stem/conv", "head/fc"}
 
 
-def test_modules_of_torch_are_layers_through_torch_export() -> None:
+@pytest.fixture
+def stacked() -> Any:
+    """Two equal blocks (product, rectifier, norm, sum), each computed by one line of code."""
     torch = pytest.importorskip("torch")
-    from op_profiler.frontends.importers import torch as torch_importer
 
     class Block(torch.nn.Module):  # type: ignore[name-defined]
         def __init__(self) -> None:
@@ -130,12 +132,43 @@ def test_modules_of_torch_are_layers_through_torch_export() -> None:
             return data + self.norm(torch.relu(self.inner(data)))
 
     load_tvm()
-    model = torch.nn.Sequential(Block(), Block())
-    data = torch.randn(4, 16)
-    found = torch_importer.lower(model, [data], name="blocks", source="file", input_names=["x"], batch_size=4)
-    layers = layers_of(operators(found))
+    return torch.nn.Sequential(Block(), Block()).eval()
+
+
+def assert_is_stacked(found: Sequence[Occurrence]) -> None:
+    """The kernels are of the layers of `stacked`, and of its one line of code."""
+    layers = layers_of(found)
     assert [names[0] for names in layers["nn.contrib_dense_pack"]] == ["0.inner", "1.inner"]
-    assert {name for names in layers["nn.layer_norm"] for name in names} >= {"0.norm", "1.norm"}
+    assert {name for one in found for name in one.layers} >= {"0.norm", "1.norm"}
+    (line,) = {line for one in found for line in values(one.locations, "source_line")}
+    file, _, number = line.rpartition(":")
+    assert file.endswith("test_layers.py")
+    assert "self.inner(data)" in Path(__file__).read_text().splitlines()[int(number) - 1]
+
+
+def test_modules_of_torch_are_layers_through_torch_export(stacked: Any) -> None:
+    import torch
+
+    from op_profiler.frontends.importers import torch as torch_importer
+
+    data = torch.randn(4, 16)
+    found = torch_importer.lower(stacked, [data], name="blocks", source="file", input_names=["x"], batch_size=4)
+    assert_is_stacked(operators(found))
+
+
+@pytest.mark.parametrize("importer", ["relay", "relax"])
+def test_kernels_of_a_program_have_its_layers_nodes_and_lines(importer: str, stacked: Any, tmp_path: Path) -> None:
+    import torch
+
+    torch.export.save(torch.export.export(stacked, (torch.randn(4, 16),)), str(tmp_path / "stacked.pt2"))
+    found = operators(imported(tmp_path / "stacked.pt2", importer))
+    assert_is_stacked(found)
+    nodes = [values(one.locations, "fx_node") for one in found]
+    assert {name for names in nodes for name in names} == {
+        f"{name}{suffix}" for name in ("linear", "relu", "layer_norm", "add") for suffix in ("", "_1")
+    }
+    heavy = [names[0] for names, one in zip(nodes, found, strict=True) if "dense" in one.operator.anchor]
+    assert heavy == ["linear", "linear_1"]
 
 
 def test_tensors_of_tflite_are_layers() -> None:

@@ -269,7 +269,7 @@ function estimates(body, model, operator) {
 function description(body, model, operator) {
   part(body, "What it computes", facts([
     ["layers", format.layers(operator).join(", ") || "not known"],
-    ["called in", operator.explained?.found.source_lines?.join(", ")],
+    ["called in", operator.source_lines?.join(", ")],
     ["ops", operator.ops.join(" → ")],
     ["reads", operator.inputs.join("; ")], ["weights", operator.params.join("; ")], ["writes", operator.outputs.join("; ")],
     ["arithmetic", format.flops(operator.flops)], ["moves", format.bytes(operator.bytes)],
