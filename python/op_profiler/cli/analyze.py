@@ -10,6 +10,8 @@ import typer
 
 from op_profiler.analysis.request import AnalyzeRequest
 from op_profiler.cli import options
+from op_profiler.files import check_folder, check_writable
+from op_profiler.report import factors as texts
 
 EXAMPLES = """Examples:
 
@@ -36,8 +38,6 @@ def analyze(
     """
     from op_profiler.analysis.analyze import analyze as run
     from op_profiler.analysis.table import reasons_text
-    from op_profiler.files import check_folder, check_writable
-    from op_profiler.report import factors as texts
 
     texts.check_format(format)
     request.check()

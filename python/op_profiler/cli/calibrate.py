@@ -16,6 +16,7 @@ from op_profiler.files import check_writable
 from op_profiler.fleet.cluster_request import ClusterRequest
 from op_profiler.measure.disturbance import disturbed_text
 from op_profiler.options import OUTPUT, Only
+from op_profiler.report.shared import about, show_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,7 +98,6 @@ def calibrate(
 def _shared(dataset: Dataset, done: CalibrationResult, path: Path, *, show: bool) -> dict[str, Any]:
     """Print the content of the file to share, write it, and return it as plain values."""
     from op_profiler.dataset.formats.shared import shared_rows, write_shared
-    from op_profiler.report.shared import about, show_rows
 
     rows = shared_rows(dataset, done.device_key)
     if show:

@@ -10,7 +10,9 @@ import typer
 
 from op_profiler import json_text
 from op_profiler.cli import options, values
+from op_profiler.cli.module import refuse_beside_module, time_module
 from op_profiler.collection.request import CollectRequest, TuneRequest
+from op_profiler.collection.sweep import parse_sweeps, swept
 from op_profiler.errors import UsageError
 from op_profiler.files import check_writable, write_whole
 from op_profiler.fleet.cluster_request import ClusterRequest
@@ -164,9 +166,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
     quiet: options.Quiet = False,
 ) -> None:
     """Measure every operator of a model as the compiler emits it, and the whole model in the same run."""
-    from op_profiler.cli.module import refuse_beside_module, time_module
     from op_profiler.collection.supervisor import Collection
-    from op_profiler.collection.sweep import parse_sweeps, swept
     from op_profiler.report.collection import Screen
 
     tuned = parse_bool("--iftune", iftune)

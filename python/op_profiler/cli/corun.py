@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from op_profiler.cli import options, values
+from op_profiler.cores import available_cores
 from op_profiler.errors import UsageError
 from op_profiler.files import check_writable
 from op_profiler.fleet.cluster_request import ClusterRequest
@@ -16,6 +17,9 @@ from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.option_values import parse_names
 from op_profiler.options import OUTPUT, Only
 from op_profiler.parallel.corun.request import CorunRequest
+from op_profiler.parallel.runtime.interrupt import ended_by_interrupt
+from op_profiler.report.status import Status
+from op_profiler.targets.target import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,13 +74,9 @@ def corun(  # noqa: PLR0913 - the options are the interface
     quiet: options.Quiet = False,
 ) -> None:
     """Plan which operators run side by side, compare the plan with sequential execution, and check the outputs."""
-    from op_profiler.cores import available_cores
     from op_profiler.measure.background import report_background_load
     from op_profiler.parallel.corun.run import corun as run
-    from op_profiler.parallel.runtime.interrupt import ended_by_interrupt
     from op_profiler.report.corun import report_result
-    from op_profiler.report.status import Status
-    from op_profiler.targets.target import kind_of
 
     check_writable({"--save-plan": save_plan, "--trace": trace, "--json": json_file, "--report": report})
     request = dataclasses.replace(request, models=values.models_of(models, model))

@@ -13,7 +13,11 @@ from op_profiler.compilers import COMPILERS
 from op_profiler.compilers.tvm_build import build_info
 from op_profiler.errors import MeasureError, UsageError
 from op_profiler.options import DEVICE, options_of
+from op_profiler.report.resources import show_properties, show_resources
+from op_profiler.resources import local_resources
+from op_profiler.targets.llvm.kind import LLVM
 from op_profiler.targets.machine import Place
+from op_profiler.targets.remote.rpc import TrackerMachine, is_tracker, list_machines
 from op_profiler.targets.target import kind_of, locks_of, resolve_target, use_build_for
 
 if TYPE_CHECKING:
@@ -71,10 +75,7 @@ def devices(
 
 
 def _local(as_json: bool, probe: bool) -> None:
-    from op_profiler.report.resources import show_properties, show_resources
-    from op_profiler.resources import local_resources
     from op_profiler.targets.llvm.host import Host
-    from op_profiler.targets.llvm.kind import LLVM
 
     machine = Host(resolve_target("llvm"))
     if probe:
@@ -96,9 +97,6 @@ def _local(as_json: bool, probe: bool) -> None:
 
 def _remote(place: Place, target: str, only: str | None, as_json: bool) -> None:
     """Return the machines of a tracker; free machines with the key of the target report their properties."""
-    from op_profiler.report.resources import show_properties
-    from op_profiler.targets.remote.rpc import TrackerMachine, is_tracker, list_machines
-
     use_build_for(target)
     if is_tracker(place.host, place.port):
         listed = [m for m in list_machines(place.host, place.port) if only is None or m.key == only]

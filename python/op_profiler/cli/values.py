@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from op_profiler.errors import UsageError
+from op_profiler.frontends import FRONTENDS, source_and_name
 from op_profiler.option_values import parse_counts
 
 if TYPE_CHECKING:
@@ -64,8 +65,6 @@ def models_of(names: Sequence[str], model: ModelRequest) -> tuple[ModelRequest, 
     Raises:
         UsageError: a length is given, and none of them has a sequence.
     """
-    from op_profiler.frontends import FRONTENDS, source_and_name
-
     named = [source_and_name(name, model.source) for name in names]
     lengths = lengths_of([(FRONTENDS.get(source), name) for source, name in named], model.sequence_length)
     return tuple(
