@@ -15,6 +15,7 @@ from op_profiler.compilers.compiler import BuildOptions, Compiler
 from op_profiler.compilers.interrupts import interrupts_wait
 from op_profiler.compilers.pipelines import DEFAULT_PIPELINE, STOCK
 from op_profiler.compilers.relax import cuda_libraries, own_importers, tvm_package
+from op_profiler.compilers.relax.calls import FfiCall, call_library
 from op_profiler.compilers.relax.own_importers import load_itself, load_refused
 from op_profiler.compilers.relax.single import operator_model
 from op_profiler.compilers.relax.target import fields_of
@@ -233,14 +234,10 @@ class RelaxCompiler(Compiler):
         self, name: str, label: str, function: PackedFunction, arrays: Sequence[DeviceArray]
     ) -> BoundKernel:
         """Bind a call by ``TVMFFIFunctionCall``."""
-        from op_profiler.compilers.relax.calls import FfiCall
-
         return FfiCall(name, label, function, arrays)
 
     def call_library(self) -> RuntimeModule:
         """Return a module that is built once per process."""
-        from op_profiler.compilers.relax.calls import call_library
-
         return call_library()
 
     def chain(self, kernel: str, length: int, dtype: str) -> tuple[Sequence[BoundKernel], BoundKernel]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from op_profiler.compilers.tvm_build import load_tvm
+
+if TYPE_CHECKING:
+    import numpy as np
 
 Constant = Callable[[Any], "np.ndarray | None"]
 Rewrite = Callable[[Any, Constant, Any], Any]
@@ -23,7 +24,7 @@ def rewrite_calls(name: str, rewrites: dict[str, Rewrite]) -> Any:
     """
     tvm = load_tvm()
     relax = tvm.relax
-    from tvm.relax.expr_functor import PyExprMutator, mutator
+    PyExprMutator, mutator = relax.expr_functor.PyExprMutator, relax.expr_functor.mutator
 
     @mutator
     class Rewriter(PyExprMutator):
