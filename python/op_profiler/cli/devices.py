@@ -15,9 +15,7 @@ from op_profiler.errors import MeasureError, UsageError
 from op_profiler.options import DEVICE, options_of
 from op_profiler.report.resources import show_properties, show_resources
 from op_profiler.resources import local_resources
-from op_profiler.targets.llvm.kind import LLVM
 from op_profiler.targets.machine import Place
-from op_profiler.targets.remote.rpc import TrackerMachine, is_tracker, list_machines
 from op_profiler.targets.target import kind_of, locks_of, resolve_target, use_build_for
 
 if TYPE_CHECKING:
@@ -84,7 +82,8 @@ def _local(as_json: bool, probe: bool) -> None:
         with measuring(locks_of(["llvm"])):
             machine.probe()
     device = machine.device
-    compilers = {name: COMPILERS.get(name).tvm_identity(LLVM.tvm_packages) for name in COMPILERS}
+    packages = kind_of("llvm").tvm_packages
+    compilers = {name: COMPILERS.get(name).tvm_identity(packages) for name in COMPILERS}
     about = {"tvm": build_info(), "compilers": compilers, "device": {**dataclasses.asdict(device), "key": device.key}}
     states = [resource.state() for resource in local_resources()]
     if as_json:
@@ -97,6 +96,8 @@ def _local(as_json: bool, probe: bool) -> None:
 
 def _remote(place: Place, target: str, only: str | None, as_json: bool) -> None:
     """Return the machines of a tracker; free machines with the key of the target report their properties."""
+    from op_profiler.targets.remote.rpc import TrackerMachine, is_tracker, list_machines
+
     use_build_for(target)
     if is_tracker(place.host, place.port):
         listed = [m for m in list_machines(place.host, place.port) if only is None or m.key == only]

@@ -11,7 +11,8 @@ from op_profiler.compilers.tvm_build import load_tvm
 
 def read() -> Any:
     """Return the function that reads the first bytes of a file and their number; its arguments are `ProbeCode`'s."""
-    T = load_tvm().script.tirx
+    load_tvm()
+    from tvm.script import tirx as T
 
     @T.prim_func(private=True, s_tir=True)
     def read(path_handle: T.handle, text_handle: T.handle, count_handle: T.handle) -> None:
@@ -27,7 +28,8 @@ def read() -> Any:
 
 def set_threads() -> Any:
     """Return the function that limits the threads of later thread pools; its arguments are `ProbeCode`'s."""
-    T = load_tvm().script.tirx
+    load_tvm()
+    from tvm.script import tirx as T
 
     @T.prim_func(private=True, s_tir=True)
     def set_threads(value_handle: T.handle, answer_handle: T.handle) -> None:

@@ -24,10 +24,9 @@ def rewrite_calls(name: str, rewrites: dict[str, Rewrite]) -> Any:
     """
     tvm = load_tvm()
     relax = tvm.relax
-    PyExprMutator, mutator = relax.expr_functor.PyExprMutator, relax.expr_functor.mutator
 
-    @mutator
-    class Rewriter(PyExprMutator):
+    @relax.expr_functor.mutator
+    class Rewriter(relax.expr_functor.PyExprMutator):  # type: ignore[name-defined]
         def visit_call_(self, call: Any) -> Any:
             call = super().visit_call_(call)
             rewrite = rewrites.get(call.op.name) if isinstance(call.op, tvm.ir.Op) else None

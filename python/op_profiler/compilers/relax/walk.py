@@ -14,7 +14,8 @@ _WORDS = 6
 def walk() -> Any:
     """Return the function of failed (n,), calls (n, words) and clock (n + 1, 2) that makes the call of each row, and
     reads the clock between calls."""
-    T = load_tvm().script.tirx
+    load_tvm()
+    from tvm.script import tirx as T
 
     @T.prim_func(private=True, s_tir=True)
     def walk(failed_handle: T.handle, calls_handle: T.handle, clock_handle: T.handle) -> None:
@@ -39,7 +40,8 @@ def walk() -> Any:
 
 def nothing() -> Any:
     """Return the function of two tensors of one float32 that computes nothing."""
-    T = load_tvm().script.tirx
+    load_tvm()
+    from tvm.script import tirx as T
 
     @T.prim_func(private=True, s_tir=True)
     def nothing(data_handle: T.handle, output_handle: T.handle) -> None:
@@ -52,7 +54,8 @@ def nothing() -> Any:
 
 def stack() -> Any:
     """Return the function of two tensors of one int64 that writes the kernel's stack address into both."""
-    T = load_tvm().script.tirx
+    load_tvm()
+    from tvm.script import tirx as T
 
     @T.prim_func(private=True, s_tir=True)
     def stack(data_handle: T.handle, output_handle: T.handle) -> None:

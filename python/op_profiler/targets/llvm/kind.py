@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from op_profiler.compilers.tvm_build import host_cpu, load_tvm
+from op_profiler.measure.threads import check_thread_counts, default_thread_counts
+from op_profiler.targets.llvm.options import checked
 from op_profiler.targets.machine import Machine, Place
 from op_profiler.targets.target import options_of
 from op_profiler.targets.target_kind import TargetKind
@@ -24,8 +26,6 @@ class LlvmKind(TargetKind):
 
     def resolve(self, target: str) -> Target:
         """Return a target with the user's options, otherwise with LLVM's name of this processor."""
-        from op_profiler.targets.llvm.options import checked
-
         options = options_of(target)
         return checked(f"llvm {options}" if options else f"llvm -mcpu={host_cpu()}")
 
@@ -41,7 +41,6 @@ class LlvmKind(TargetKind):
         """Return 1 for a machine behind RPC, otherwise the default thread counts of this processor."""
         if place is not None:
             return (1,)
-        from op_profiler.measure.threads import default_thread_counts
 
         return default_thread_counts()
 
@@ -50,7 +49,6 @@ class LlvmKind(TargetKind):
         if place is not None:
             super().check_threads(counts, place)
             return
-        from op_profiler.measure.threads import check_thread_counts
 
         check_thread_counts(tuple(counts))
 

@@ -28,7 +28,9 @@ def rope(theta: float, heads: int, kv_heads: int, size: int) -> Any:
         ``tvm.tirx.PrimFunc`` of qkv (tokens, heads + 2 * kv_heads, size), positions (tokens,), and what it writes: q
         (tokens, heads, size), k and v (tokens, kv_heads, size); last, whether to embed q and k, or to copy them.
     """
-    T = load_tvm().script.tirx
+    load_tvm()
+    from tvm.script import tirx as T
+
     half, keys, values = size // 2, heads + kv_heads, heads + 2 * kv_heads
 
     @T.prim_func(private=True, s_tir=True)
