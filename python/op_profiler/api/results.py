@@ -6,10 +6,8 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from op_profiler.analysis.analyze import analyze as run
 from op_profiler.analysis.request import AnalyzeRequest
 from op_profiler.api.from_python import from_python, silent
-from op_profiler.comparison.compare import compare_runs
 from op_profiler.comparison.request import CompareRequest
 from op_profiler.dataset.formats.request import ExportRequest, ImportRequest
 from op_profiler.run import Run
@@ -42,6 +40,8 @@ def compare(*, request: CompareRequest) -> Comparison:
     Raises:
         OpProfilerError: there are no such runs, or they cannot be compared.
     """
+    from op_profiler.comparison.compare import compare_runs
+
     sides: tuple[Any, ...] = (request.before, request.after)
     given = [one for one in sides if isinstance(one, Run)]
     if given:
@@ -71,6 +71,8 @@ def analyze(*, request: AnalyzeRequest) -> FactorAnalysis:
     Raises:
         OpProfilerError: there is no such factor or anchor, or no measurement can be used.
     """
+    from op_profiler.analysis.analyze import analyze as run
+
     request.check()
     return run(*request.read(silent), request.threshold)
 

@@ -52,10 +52,11 @@ def analyze(
     found = run(table, chosen, request.threshold)
     texts.show(found, format, quiet=quiet)
     if report is not None:
-        from op_profiler.report.page.analyses import analysis_part
-        from op_profiler.report.page.report import report_of, write_report
+        from op_profiler.report.page import analyses
+        from op_profiler.report.page import report as pages
 
-        write_report(report, report_of(analysis=analysis_part(found.correlations, found.turnarounds, table.drawn)))
+        part = analyses.analysis_part(found.correlations, found.turnarounds, table.drawn)
+        pages.write_report(report, pages.report_of(analysis=part))
     if plots is not None:
         from op_profiler.report.analysis import write_plots
 

@@ -73,11 +73,10 @@ def calibrate(
     seconds, seed = wanted.budget_seconds, wanted.seed
     screen = Screen(quiet=quiet)
     if machines.cluster:
-        from op_profiler.fleet import runs
-        from op_profiler.fleet.cluster import Cluster
+        from op_profiler.fleet import cluster, runs
 
-        with Cluster(machines.cluster) as cluster:
-            found = runs.calibrate(cluster, request, screen, budget_seconds=seconds, seed=seed, needs=machines.needs)
+        with cluster.Cluster(machines.cluster) as connected:
+            found = runs.calibrate(connected, request, screen, budget_seconds=seconds, seed=seed, needs=machines.needs)
         if as_json:
             print(json_text.dumps([one.to_json() | {"host": machine.host} for machine, one in found], indent=1))
         elif not quiet:

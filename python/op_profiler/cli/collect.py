@@ -228,13 +228,12 @@ def collect(  # noqa: PLR0913 - the options are the interface
     screen = Screen(quiet=quiet)
     with Collection(request.db) as collection:
         if machines.cluster:
-            from op_profiler.fleet import runs
-            from op_profiler.fleet.cluster import Cluster
+            from op_profiler.fleet import cluster, runs
 
             for one in requests:
                 one.check_for_cluster()
-            with Cluster(machines.cluster) as cluster:
-                summaries = runs.collect(cluster, requests, screen, each=machines.each, needs=machines.needs)
+            with cluster.Cluster(machines.cluster) as connected:
+                summaries = runs.collect(connected, requests, screen, each=machines.each, needs=machines.needs)
         else:
             summaries = collection.run(frontend, requests, screen)
         screen.show(summaries, collection.dataset if tables else None, layer_depth=by_layer)

@@ -103,8 +103,7 @@ def _sweep(
     quiet: bool,
 ) -> None:
     """Each of the policies on a machine of a cluster, or on every one."""
-    from op_profiler.fleet import runs
-    from op_profiler.fleet.cluster import Cluster
+    from op_profiler.fleet import cluster, runs
     from op_profiler.report.collection import Screen
     from op_profiler.report.corun import report_sweep
 
@@ -115,7 +114,7 @@ def _sweep(
     requests = [dataclasses.replace(request, policy=name) for name in parse_names("--policy", request.policy)]
     for one in requests:
         one.check_for_cluster()
-    with Cluster(machines.cluster or "") as cluster:
-        found = runs.corun(cluster, requests, Screen(quiet=quiet), each=machines.each, needs=machines.needs)
+    with cluster.Cluster(machines.cluster or "") as connected:
+        found = runs.corun(connected, requests, Screen(quiet=quiet), each=machines.each, needs=machines.needs)
     if code := report_sweep(found, quiet=quiet, json_file=json_file):
         raise typer.Exit(code)

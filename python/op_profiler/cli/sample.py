@@ -89,13 +89,12 @@ def sample(
     count, seconds = wanted.count, wanted.budget_seconds
     with Collection(request.db) as collection:
         if machines.cluster:
-            from op_profiler.fleet import runs
-            from op_profiler.fleet.cluster import Cluster
+            from op_profiler.fleet import cluster, runs
 
-            with Cluster(machines.cluster) as cluster:
+            with cluster.Cluster(machines.cluster) as connected:
                 each, needs = machines.each, machines.needs
                 done = runs.sample(
-                    cluster, draw, request, screen, count=count, budget_seconds=seconds, each=each, needs=needs
+                    connected, draw, request, screen, count=count, budget_seconds=seconds, each=each, needs=needs
                 )
         else:
             found = wanted.drawn(request, screen.note)

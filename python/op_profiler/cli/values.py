@@ -84,9 +84,8 @@ def list_devices(device: str | None, db: str | None, kernels: str = "tvm") -> bo
     """
     if device != "list":
         return False
-    from op_profiler.prediction.latency.open_predictor import known_devices
-    from op_profiler.prediction.latency.vendor import vendor_devices
+    from op_profiler.prediction.latency import open_predictor, vendor
     from op_profiler.report.prediction import show_devices
 
-    show_devices(vendor_devices() if kernels == "vendor" else known_devices(db))
+    show_devices(vendor.vendor_devices() if kernels == "vendor" else open_predictor.known_devices(db))
     return True

@@ -300,10 +300,10 @@ class RelaxCompiler(Compiler):
 
     def task(self, spec: TaskSpec, target: Target) -> Task:
         """Return a task of MetaSchedule's sketch, or of the rule with this name."""
-        from op_profiler.compilers.relax.tuning.automatic import PREFIX, SketchTask
-        from op_profiler.compilers.relax.tuning.task import KernelTask
+        from op_profiler.compilers.relax.tuning import automatic, task
 
-        return (SketchTask if spec.template.startswith(PREFIX) else KernelTask)(spec, target)
+        is_sketch = spec.template.startswith(automatic.PREFIX)
+        return (automatic.SketchTask if is_sketch else task.KernelTask)(spec, target)
 
     @interrupts_wait()
     def tasks(self, occurrence: Occurrence, target: Target) -> tuple[TaskSpec, ...]:
@@ -316,12 +316,11 @@ class RelaxCompiler(Compiler):
     @interrupts_wait()
     def read_call(self, occurrence: Occurrence, target: Target) -> Kernel:
         """Read the loops of the operator's function; raise ModelError on GPUs and over a KV cache."""
-        from op_profiler.compilers.relax.gpu import is_gpu
-        from op_profiler.compilers.relax.read_kernel import read_kernel
+        from op_profiler.compilers.relax import gpu, read_kernel
 
-        if occurrence.function is None or is_gpu(target):
+        if occurrence.function is None or gpu.is_gpu(target):
             return self.read_kernel(occurrence.operator, target)  # refuses: over a KV cache, or no loops of a processor
-        return read_kernel(occurrence.function, target, self.vector_lanes(target))
+        return read_kernel.read_kernel(occurrence.function, target, self.vector_lanes(target))
 
     def write(self, folder: Path, compiled: CompiledModel) -> None:
         """Write the virtual machine's code, the kernels as LLVM bitcode, and the weights."""

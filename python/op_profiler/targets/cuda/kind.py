@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from op_profiler.errors import MissingPackageError, OpProfilerError, UsageError
 from op_profiler.targets.cuda import machine_code, tvm_build
-from op_profiler.targets.cuda.tvm_build import activate, device_name, device_uuid
+from op_profiler.targets.llvm import identity
 from op_profiler.targets.machine import Machine, Place
 from op_profiler.targets.target import tvm_target
 from op_profiler.targets.target_kind import TargetKind
@@ -46,7 +46,7 @@ class CudaKind(TargetKind):
 
     def activate_build(self, folder: Path) -> None:
         """Activate the TVM with CUDA; without a driver, a stub compiled in `folder` stands in for it."""
-        activate(folder / "driver-stub")
+        tvm_build.activate(folder / "driver-stub")
 
     def prepare_build(self, tvm: ModuleType) -> None:
         """Make TVM compile CUDA code with NVRTC, or with nvcc if NVRTC is missing."""
@@ -110,17 +110,15 @@ class CudaKind(TargetKind):
 
     def machine_identity(self) -> str:
         """Return the fingerprint of the host and the UUID of the GPU."""
-        from op_profiler.targets.llvm.identity import host_fingerprint
-
-        return f"{host_fingerprint()} {device_uuid()}"
+        return f"{identity.host_fingerprint()} {tvm_build.device_uuid()}"
 
     def processor_name(self) -> str:
         """Return the driver's name of the GPU; ``gpu`` without a GPU."""
-        return device_name() or "gpu"
+        return tvm_build.device_name() or "gpu"
 
     def lock(self) -> str:
         """Return the UUID of the GPU."""
-        return device_uuid()
+        return tvm_build.device_uuid()
 
     def plan_lanes(self) -> PlanLanes:
         """Return lanes that are streams."""
