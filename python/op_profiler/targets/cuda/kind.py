@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from op_profiler.errors import MissingPackageError, OpProfilerError, UsageError
 from op_profiler.targets.cuda import machine_code, tvm_build
-from op_profiler.targets.llvm import identity
 from op_profiler.targets.machine import Machine, Place
 from op_profiler.targets.target import tvm_target
 from op_profiler.targets.target_kind import TargetKind
@@ -110,6 +109,8 @@ class CudaKind(TargetKind):
 
     def machine_identity(self) -> str:
         """Return the fingerprint of the host and the UUID of the GPU."""
+        from op_profiler.targets.llvm import identity
+
         return f"{identity.host_fingerprint()} {tvm_build.device_uuid()}"
 
     def processor_name(self) -> str:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from op_profiler.compilers.tvm_build import host_cpu, load_tvm
 from op_profiler.measure.threads import check_thread_counts, default_thread_counts
 from op_profiler.measure.turns import PROCESSOR, measuring
-from op_profiler.targets.llvm import identity
 from op_profiler.targets.llvm.options import checked
 from op_profiler.targets.machine import Machine, Place
 from op_profiler.targets.target import options_of
@@ -56,6 +55,8 @@ class LlvmKind(TargetKind):
 
     def expect_machine(self) -> None:
         """Query the processor's identity in the background."""
+        from op_profiler.targets.llvm import identity
+
         identity.ask_ahead()
 
     def open_machine(self, target: Target, cores: Sequence[int] | None = None) -> Machine:
@@ -71,10 +72,14 @@ class LlvmKind(TargetKind):
 
     def machine_identity(self) -> str:
         """Return the fingerprint of the host and its identifier."""
+        from op_profiler.targets.llvm import identity
+
         return f"{identity.host_fingerprint()} {identity.host_id()}"
 
     def processor_name(self) -> str:
         """Return name, family and model of this processor."""
+        from op_profiler.targets.llvm import identity
+
         return identity.processor_name()
 
     def lock(self) -> str:
