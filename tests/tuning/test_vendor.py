@@ -107,7 +107,6 @@ def test_a_study_times_torch_where_its_operators_run(monkeypatch: pytest.MonkeyP
     from op_profiler.collection.studies import vendor
     from op_profiler.collection.studies.vendor import VendorComparison
     from op_profiler.frontends.frontend import ModelRequest
-    from op_profiler.tuning.trials import runner as trial_runner
 
     class Started(Exception):
         pass
@@ -115,7 +114,7 @@ def test_a_study_times_torch_where_its_operators_run(monkeypatch: pytest.MonkeyP
     def runner(target: str, threads: int, **options: Any) -> None:
         raise Started(target, options)
 
-    monkeypatch.setattr(trial_runner, "TrialRunner", runner)
+    monkeypatch.setattr(vendor, "TrialRunner", runner)
     monkeypatch.setattr(vendor, "tunables_of", lambda *_: ([], 0))
     request = CollectRequest(
         build=BuildRequest(model=ModelRequest(source="local", name="mlp"), target="cuda", threads=(0,))

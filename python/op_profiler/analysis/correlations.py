@@ -34,6 +34,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy import stats
 
 from op_profiler.analysis.table import PLACE, SETTINGS, Factor, FactorTable
 from op_profiler.errors import MissingPackageError
@@ -191,8 +192,6 @@ def _plain(value: Any) -> str:
 
 
 def _of_numbers(samples: pandas.DataFrame, *, between: bool) -> dict[str, float | None]:
-    from scipy import stats
-
     raw, latency = samples["x"].to_numpy(float), samples["y"].to_numpy(float)
     x, y = np.log(raw) if (raw > 0).all() else raw, latency
     ranked = samples[["x", "y"]]
@@ -223,8 +222,6 @@ def _free(samples: pandas.DataFrame) -> float:
 
 def _p_value(name: str, result: Any, samples: int, free: float) -> float:
     """Return the p-value of a correlation between deviations from group means, for the remaining degrees of freedom."""
-    from scipy import stats
-
     if name == "kendall":  # the variance of tau falls with the number of samples
         return float(2 * stats.norm.sf(stats.norm.isf(result.pvalue / 2) * math.sqrt(free)))
     freedom = samples * free - 1
@@ -234,8 +231,6 @@ def _p_value(name: str, result: Any, samples: int, free: float) -> float:
 
 
 def _of_categories(samples: pandas.DataFrame, *, between: bool) -> dict[str, float | None]:
-    from scipy import stats
-
     codes, latency = samples["x"].astype(str).factorize()[0], samples["y"].to_numpy(float)
     groups = [latency[codes == code] for code in np.unique(codes)]
     explained = sum(len(group) * (group.mean() - latency.mean()) ** 2 for group in groups)

@@ -117,13 +117,13 @@ def _held_out(features: np.ndarray, labels: np.ndarray, keys: np.ndarray) -> tup
     """Return whether the model, and the most frequent class, were right for each sweep when its operator was held
     out."""
     try:
-        from sklearn.dummy import DummyClassifier
-        from sklearn.model_selection import GroupKFold, cross_val_predict
+        from sklearn import dummy, model_selection
     except ImportError:
         raise MissingPackageError("scikit-learn", "predicting turnaround points", extra="predict") from None
-    folds = list(GroupKFold(_FOLDS, shuffle=True, random_state=0).split(features, labels, keys))
-    ours = cross_val_predict(_model(), features, labels, cv=folds)
-    common = cross_val_predict(DummyClassifier(strategy="most_frequent"), features, labels, cv=folds)
+    folds = list(model_selection.GroupKFold(_FOLDS, shuffle=True, random_state=0).split(features, labels, keys))
+    ours = model_selection.cross_val_predict(_model(), features, labels, cv=folds)
+    most_frequent = dummy.DummyClassifier(strategy="most_frequent")
+    common = model_selection.cross_val_predict(most_frequent, features, labels, cv=folds)
     return ours == labels, common == labels
 
 

@@ -9,6 +9,7 @@ from op_profiler.analysis.explain.request import ExplainRequest
 from op_profiler.api.from_python import from_python, model_request, silent
 from op_profiler.collection.check_request import CheckRequest
 from op_profiler.collection.request import CollectRequest, TuneRequest
+from op_profiler.collection.sampling.calibrate import calibrate as run_calibration
 from op_profiler.collection.sampling.request import (
     CalibratedRequest,
     CalibrateRequest,
@@ -16,7 +17,9 @@ from op_profiler.collection.sampling.request import (
     SampleRequest,
     sampling,
 )
+from op_profiler.collection.sampling.run import measure_batches
 from op_profiler.collection.supervisor import Collection
+from op_profiler.comparison.peers.explain_child import explain_in_child
 from op_profiler.comparison.peers.request import PeersRequest
 from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
@@ -116,14 +119,12 @@ def sample(
     Raises:
         OpProfilerError: the request is not valid, or the dataset cannot be used.
     """
-    from op_profiler.collection.sampling import run
-
     wanted = dataclasses.replace(wanted, count=count)
     wanted.check()
     request = sampling(request, wanted.rounds)
     with Collection(request.db) as collection:
         batches = wanted.drawn(request, silent)
-        return run.measure_batches(
+        return measure_batches(
             batches, request, collection, Screen(quiet=True), count=count, budget_seconds=wanted.budget_seconds
         )
 
@@ -147,12 +148,12 @@ def calibrate(*, wanted: CalibrateRequest, request: CalibratedRequest) -> Calibr
     Raises:
         OpProfilerError: too little could be measured, the request is not valid, or the dataset cannot be used.
     """
-    from op_profiler.collection.sampling.calibrate import calibrate as run
-
     request = wanted.of(request)
     request.check()
     with Collection(request.db) as collection:
-        return run(request, collection, Screen(quiet=True), budget_seconds=wanted.budget_seconds, seed=wanted.seed)
+        return run_calibration(
+            request, collection, Screen(quiet=True), budget_seconds=wanted.budget_seconds, seed=wanted.seed
+        )
 
 
 @from_python
@@ -217,8 +218,6 @@ def explain(
     Raises:
         OpProfilerError: the model cannot be explained, or not on this machine.
     """
-    from op_profiler.comparison.peers.explain_child import explain_in_child
-
     if isinstance(model, Run):
         build = dataclasses.replace(request.build, model=model.request.build.model)
         request = dataclasses.replace(request, build=build, db=request.db or model.request.db)

@@ -6,7 +6,6 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from op_profiler.analysis.analyze import analyze as run
 from op_profiler.analysis.request import AnalyzeRequest
 from op_profiler.api.from_python import from_python, silent
 from op_profiler.comparison.request import CompareRequest
@@ -72,6 +71,8 @@ def analyze(*, request: AnalyzeRequest) -> FactorAnalysis:
     Raises:
         OpProfilerError: there is no such factor or anchor, or no measurement can be used.
     """
+    from op_profiler.analysis.analyze import analyze as run
+
     request.check()
     return run(*request.read(silent), request.threshold)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
+from op_profiler.building.input_arrays import read_arrays
 from op_profiler.compilers import COMPILERS, DEFAULT_COMPILER
 from op_profiler.compilers.pipelines import DEFAULT_PIPELINE, pipeline_identity
 from op_profiler.errors import UnknownNameError, UsageError
@@ -141,8 +142,6 @@ class BuildRequest:
         Raises:
             UsageError: an option is out of range; the message gives the range.
         """
-        from op_profiler.building.input_arrays import read_arrays
-
         COMPILERS.check(self.compiler)
         compiler = COMPILERS.get(self.compiler)
         self.kind.check(self.target, remote=self.place is not None, dry_run=dry_run)

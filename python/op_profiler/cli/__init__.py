@@ -11,6 +11,8 @@ from typing import Annotated
 import typer
 
 import op_profiler
+from op_profiler.cli.command import command
+from op_profiler.cli.help import Command, MeasuringCommand
 from op_profiler.cli.output import native_output_in_log, output_failure, protect_streams
 from op_profiler.errors import EXIT_ENVIRONMENT, EXIT_INTERRUPTED, OpProfilerError
 
@@ -71,9 +73,6 @@ def application(command: str = "") -> typer.Typer:
 
 
 def _add(app: typer.Typer, function: Callable[..., None], name: str, examples: str) -> None:
-    from op_profiler.cli.command import command
-    from op_profiler.cli.help import Command, MeasuringCommand
-
     kind = MeasuringCommand if function.__name__ in _MEASURING else Command
     app.command(name, cls=kind, epilog=examples)(command(function))
 

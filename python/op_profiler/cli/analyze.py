@@ -10,6 +10,8 @@ import typer
 
 from op_profiler.analysis.request import AnalyzeRequest
 from op_profiler.cli import options
+from op_profiler.files import check_folder, check_writable
+from op_profiler.report import factors as texts
 
 EXAMPLES = """Examples:
 
@@ -36,8 +38,6 @@ def analyze(
     """
     from op_profiler.analysis.analyze import analyze as run
     from op_profiler.analysis.table import reasons_text
-    from op_profiler.files import check_folder, check_writable
-    from op_profiler.report import factors as texts
 
     texts.check_format(format)
     request.check()
@@ -52,10 +52,11 @@ def analyze(
     found = run(table, chosen, request.threshold)
     texts.show(found, format, quiet=quiet)
     if report is not None:
-        from op_profiler.report.page.analyses import analysis_part
-        from op_profiler.report.page.report import report_of, write_report
+        from op_profiler.report.page import analyses
+        from op_profiler.report.page import report as pages
 
-        write_report(report, report_of(analysis=analysis_part(found.correlations, found.turnarounds, table.drawn)))
+        part = analyses.analysis_part(found.correlations, found.turnarounds, table.drawn)
+        pages.write_report(report, pages.report_of(analysis=part))
     if plots is not None:
         from op_profiler.report.analysis import write_plots
 

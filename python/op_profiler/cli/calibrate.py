@@ -16,6 +16,7 @@ from op_profiler.files import check_writable
 from op_profiler.fleet.cluster_request import ClusterRequest
 from op_profiler.measure.disturbance import disturbed_text
 from op_profiler.options import OUTPUT, Only
+from op_profiler.report.shared import about, show_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,11 +73,10 @@ def calibrate(
     seconds, seed = wanted.budget_seconds, wanted.seed
     screen = Screen(quiet=quiet)
     if machines.cluster:
-        from op_profiler.fleet import runs
-        from op_profiler.fleet.cluster import Cluster
+        from op_profiler.fleet import cluster, runs
 
-        with Cluster(machines.cluster) as cluster:
-            found = runs.calibrate(cluster, request, screen, budget_seconds=seconds, seed=seed, needs=machines.needs)
+        with cluster.Cluster(machines.cluster) as connected:
+            found = runs.calibrate(connected, request, screen, budget_seconds=seconds, seed=seed, needs=machines.needs)
         if as_json:
             print(json_text.dumps([one.to_json() | {"host": machine.host} for machine, one in found], indent=1))
         elif not quiet:
@@ -97,7 +97,6 @@ def calibrate(
 def _shared(dataset: Dataset, done: CalibrationResult, path: Path, *, show: bool) -> dict[str, Any]:
     """Print the content of the file to share, write it, and return it as plain values."""
     from op_profiler.dataset.formats.shared import shared_rows, write_shared
-    from op_profiler.report.shared import about, show_rows
 
     rows = shared_rows(dataset, done.device_key)
     if show:

@@ -13,6 +13,7 @@ from op_profiler.collection.check_request import CheckRequest
 from op_profiler.errors import EXIT_FAILURES_RECORDED, UsageError
 from op_profiler.frontends import source_and_name
 from op_profiler.options import Only
+from op_profiler.report import checked as texts
 
 EXAMPLES = """Examples:
 
@@ -50,7 +51,6 @@ def check(
     if not model:
         raise UsageError("there is no model in the command; name one, such as resnet-18")
     from op_profiler.collection.checking import check as run
-    from op_profiler.report import checked as texts
     from op_profiler.report.collection import Screen
 
     asked = request.predicted

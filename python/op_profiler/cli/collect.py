@@ -10,7 +10,9 @@ import typer
 
 from op_profiler import json_text
 from op_profiler.cli import options, values
+from op_profiler.cli.module import refuse_beside_module, time_module
 from op_profiler.collection.request import CollectRequest, TuneRequest
+from op_profiler.collection.sweep import parse_sweeps, swept
 from op_profiler.errors import UsageError
 from op_profiler.files import check_writable, write_whole
 from op_profiler.fleet.cluster_request import ClusterRequest
@@ -164,9 +166,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
     quiet: options.Quiet = False,
 ) -> None:
     """Measure every operator of a model as the compiler emits it, and the whole model in the same run."""
-    from op_profiler.cli.module import refuse_beside_module, time_module
     from op_profiler.collection.supervisor import Collection
-    from op_profiler.collection.sweep import parse_sweeps, swept
     from op_profiler.report.collection import Screen
 
     tuned = parse_bool("--iftune", iftune)
@@ -228,13 +228,12 @@ def collect(  # noqa: PLR0913 - the options are the interface
     screen = Screen(quiet=quiet)
     with Collection(request.db) as collection:
         if machines.cluster:
-            from op_profiler.fleet import runs
-            from op_profiler.fleet.cluster import Cluster
+            from op_profiler.fleet import cluster, runs
 
             for one in requests:
                 one.check_for_cluster()
-            with Cluster(machines.cluster) as cluster:
-                summaries = runs.collect(cluster, requests, screen, each=machines.each, needs=machines.needs)
+            with cluster.Cluster(machines.cluster) as connected:
+                summaries = runs.collect(connected, requests, screen, each=machines.each, needs=machines.needs)
         else:
             summaries = collection.run(frontend, requests, screen)
         screen.show(summaries, collection.dataset if tables else None, layer_depth=by_layer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,9 +13,13 @@ from op_profiler import json_text
 from op_profiler.cli import options, values
 from op_profiler.comparison.peers.request import PeersRequest
 from op_profiler.comparison.request import CompareRequest
+from op_profiler.cores import binding_order
 from op_profiler.errors import UsageError
+from op_profiler.files import check_writable, write_whole
 from op_profiler.option_values import parse_limit
 from op_profiler.options import OUTPUT, Only
+from op_profiler.report.peers import show, verdicts
+from op_profiler.report.status import Status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,9 +93,7 @@ def compare(
         return
     _refuse(context, ("threads", *_OF_PEERS), "is for --against; add it, or leave this out")
     from op_profiler.comparison.compare import compare_runs
-    from op_profiler.files import check_writable, write_whole
     from op_profiler.report.comparison import as_markdown, show_comparison, verdict
-    from op_profiler.report.status import Status
 
     limit = None if fail_above is None else parse_limit("--fail-above", fail_above)
     if values.is_given(context, "seconds") and not request.rerun:
@@ -124,13 +127,8 @@ def _refuse(context: typer.Context, names: Sequence[str], why: str) -> None:
 
 
 def _compare_with_peers(request: CompareRequest, peers: PeersRequest, *, as_json: bool, quiet: bool) -> None:
-    import dataclasses
-
     from op_profiler.comparison.peers.measuring import compare_with_peers
-    from op_profiler.cores import binding_order
     from op_profiler.measure.background import report_background_load
-    from op_profiler.report.peers import show, verdicts
-    from op_profiler.report.status import Status
 
     peers = dataclasses.replace(peers.of(request.before), seconds=request.seconds)
     peers.check()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from op_profiler.cli import options, values
+from op_profiler.cores import available_cores
 from op_profiler.errors import UsageError
 from op_profiler.files import check_writable
 from op_profiler.fleet.cluster_request import ClusterRequest
@@ -16,6 +17,9 @@ from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.option_values import parse_names
 from op_profiler.options import OUTPUT, Only
 from op_profiler.parallel.corun.request import CorunRequest
+from op_profiler.parallel.runtime.interrupt import ended_by_interrupt
+from op_profiler.report.status import Status
+from op_profiler.targets.target import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,13 +74,9 @@ def corun(  # noqa: PLR0913 - the options are the interface
     quiet: options.Quiet = False,
 ) -> None:
     """Plan which operators run side by side, compare the plan with sequential execution, and check the outputs."""
-    from op_profiler.cores import available_cores
     from op_profiler.measure.background import report_background_load
     from op_profiler.parallel.corun.run import corun as run
-    from op_profiler.parallel.runtime.interrupt import ended_by_interrupt
     from op_profiler.report.corun import report_result
-    from op_profiler.report.status import Status
-    from op_profiler.targets.target import kind_of
 
     check_writable({"--save-plan": save_plan, "--trace": trace, "--json": json_file, "--report": report})
     request = dataclasses.replace(request, models=values.models_of(models, model))
@@ -103,8 +103,7 @@ def _sweep(
     quiet: bool,
 ) -> None:
     """Each of the policies on a machine of a cluster, or on every one."""
-    from op_profiler.fleet import runs
-    from op_profiler.fleet.cluster import Cluster
+    from op_profiler.fleet import cluster, runs
     from op_profiler.report.collection import Screen
     from op_profiler.report.corun import report_sweep
 
@@ -115,7 +114,7 @@ def _sweep(
     requests = [dataclasses.replace(request, policy=name) for name in parse_names("--policy", request.policy)]
     for one in requests:
         one.check_for_cluster()
-    with Cluster(machines.cluster or "") as cluster:
-        found = runs.corun(cluster, requests, Screen(quiet=quiet), each=machines.each, needs=machines.needs)
+    with cluster.Cluster(machines.cluster or "") as connected:
+        found = runs.corun(connected, requests, Screen(quiet=quiet), each=machines.each, needs=machines.needs)
     if code := report_sweep(found, quiet=quiet, json_file=json_file):
         raise typer.Exit(code)

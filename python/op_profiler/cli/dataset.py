@@ -15,6 +15,8 @@ from op_profiler.cli.help import Command
 from op_profiler.dataset import DEFAULT_DB
 from op_profiler.errors import UnknownNameError, UsageError
 from op_profiler.option_values import parse_names, several
+from op_profiler.report.shared import show_adopted
+from op_profiler.report.status import Status
 
 if TYPE_CHECKING:
     from op_profiler.dataset.maintain import Contents, ModelContents
@@ -110,7 +112,6 @@ def merge(
     one.
     """
     from op_profiler.dataset.formats.combined import combine
-    from op_profiler.report.status import Status
 
     columns = parse_names("--partition-by", partition_by) if partition_by else ()
     with Status(quiet=quiet or not sys.stderr.isatty()) as status:
@@ -144,8 +145,6 @@ def adopt(
     The run_id of a row is the first 16 digits of the SHA-256 of its file; run_label also contains the file's name.
     """
     from op_profiler.dataset.formats.adopting import adopt as adopted
-    from op_profiler.report.shared import show_adopted
-    from op_profiler.report.status import Status
 
     if into is not None and db is not None:
         raise UsageError("give --into or --db, not both")

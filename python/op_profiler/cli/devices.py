@@ -13,6 +13,8 @@ from op_profiler.compilers import COMPILERS
 from op_profiler.compilers.tvm_build import build_info
 from op_profiler.errors import MeasureError, UsageError
 from op_profiler.options import DEVICE, options_of
+from op_profiler.report.resources import show_properties, show_resources
+from op_profiler.resources import local_resources
 from op_profiler.targets.machine import Place
 from op_profiler.targets.target import kind_of, locks_of, resolve_target, use_build_for
 
@@ -71,10 +73,7 @@ def devices(
 
 
 def _local(as_json: bool, probe: bool) -> None:
-    from op_profiler.report.resources import show_properties, show_resources
-    from op_profiler.resources import local_resources
     from op_profiler.targets.llvm.host import Host
-    from op_profiler.targets.llvm.kind import LLVM
 
     machine = Host(resolve_target("llvm"))
     if probe:
@@ -83,7 +82,8 @@ def _local(as_json: bool, probe: bool) -> None:
         with measuring(locks_of(["llvm"])):
             machine.probe()
     device = machine.device
-    compilers = {name: COMPILERS.get(name).tvm_identity(LLVM.tvm_packages) for name in COMPILERS}
+    packages = kind_of("llvm").tvm_packages
+    compilers = {name: COMPILERS.get(name).tvm_identity(packages) for name in COMPILERS}
     about = {"tvm": build_info(), "compilers": compilers, "device": {**dataclasses.asdict(device), "key": device.key}}
     states = [resource.state() for resource in local_resources()]
     if as_json:
@@ -96,7 +96,6 @@ def _local(as_json: bool, probe: bool) -> None:
 
 def _remote(place: Place, target: str, only: str | None, as_json: bool) -> None:
     """Return the machines of a tracker; free machines with the key of the target report their properties."""
-    from op_profiler.report.resources import show_properties
     from op_profiler.targets.remote.rpc import TrackerMachine, is_tracker, list_machines
 
     use_build_for(target)

@@ -13,6 +13,8 @@ from op_profiler import json_text
 from op_profiler.cli import options, values
 from op_profiler.errors import EXIT_ENVIRONMENT
 from op_profiler.prediction.evaluation import EvaluateRequest
+from op_profiler.report.checked import show_coverage
+from op_profiler.report.status import Status
 from op_profiler.report.tables import numbers, screen, show_table, texts
 
 if TYPE_CHECKING:
@@ -55,7 +57,6 @@ def evaluate(
     if live:
         _live(as_json=as_json)
         return
-    from op_profiler.report.status import Status
 
     if request.sets:
         _evaluate_sets(request, as_json=as_json, quiet=quiet)
@@ -76,7 +77,6 @@ def evaluate(
 
 def _live(*, as_json: bool) -> None:
     from op_profiler.prediction.latency import checks
-    from op_profiler.report.checked import show_coverage
     from op_profiler.targets.target import kind_of
 
     found = checks.coverage(checks.stored(kind_of("llvm").machine_identity()))
@@ -85,7 +85,6 @@ def _live(*, as_json: bool) -> None:
 
 def _evaluate_sets(request: EvaluateRequest, *, as_json: bool, quiet: bool) -> None:
     from op_profiler.report.public_sets import show_results
-    from op_profiler.report.status import Status
 
     with Status(quiet=quiet, steps=None) as status:
         results = list(request.public_sets(status.step))

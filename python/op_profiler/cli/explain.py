@@ -8,12 +8,16 @@ from typing import Annotated
 
 import typer
 
+from op_profiler import json_text
 from op_profiler.analysis.explain.request import ExplainRequest
 from op_profiler.cli import options
+from op_profiler.cores import binding_order
 from op_profiler.errors import DatasetError, UsageError
 from op_profiler.files import check_writable
 from op_profiler.option_values import parse_counts
 from op_profiler.options import MEASURING, Only
+from op_profiler.report.explanation import show
+from op_profiler.report.status import Status
 
 EXAMPLES = """Examples:
 
@@ -62,14 +66,10 @@ def explain(
     installed. If the dataset contains the model, the explanation is stored there, and op-profiler report shows it.
     --trace writes the run in the dataset as a timeline, with the losses of each operator below the operator.
     """
-    from op_profiler import json_text
     from op_profiler.comparison.peers.explain_child import explain_in_child
-    from op_profiler.cores import binding_order
     from op_profiler.dataset import Dataset
     from op_profiler.dataset.formats.exporting import write_trace
     from op_profiler.measure.background import report_background_load
-    from op_profiler.report.explanation import show
-    from op_profiler.report.status import Status
 
     if threads is not None:
         build = dataclasses.replace(request.build, threads=parse_counts("--threads", threads))

@@ -10,6 +10,7 @@ import typer
 
 from op_profiler import json_text
 from op_profiler.cli import options
+from op_profiler.report.fleet import show_fleet
 
 EXAMPLES = """Examples:
 
@@ -72,7 +73,6 @@ def worker(
 def fleet(address: Address, as_json: options.Json = False) -> None:
     """Show the machines of a cluster: what they measure, their state, and what runs on them."""
     from op_profiler.fleet.state import state_of
-    from op_profiler.report.fleet import show_fleet
 
     state = state_of(address)
     if as_json:

@@ -19,6 +19,8 @@ from op_profiler.frontends.frontend import inputs_of
 from op_profiler.option_values import parse_latency_us
 from op_profiler.prediction.latency.model_lists import ListedModel, models_of
 from op_profiler.prediction.latency.request import PredictRequest
+from op_profiler.report.status import Status
+from op_profiler.report.tables import print_line, screen
 
 EXAMPLES = """Examples:
 
@@ -107,8 +109,6 @@ def predict(  # noqa: PLR0913 - the options are the interface
         return
     from op_profiler.prediction.latency import answer, predictor_files
     from op_profiler.report import prediction as texts
-    from op_profiler.report.status import Status
-    from op_profiler.report.tables import print_line, screen
 
     if request.kernels == "vendor" and (save is not None or report is not None):
         raise UsageError("--save and --report are for kernels of TVM; leave out --kernels vendor")
@@ -177,8 +177,6 @@ def _predict_generation(request: PredictRequest, save: Path | None, format: str,
     from op_profiler.prediction.latency import answer, predictor_files
     from op_profiler.prediction.latency.generation import generation_of, predict_generation
     from op_profiler.report import generation as texts
-    from op_profiler.report.status import Status
-    from op_profiler.report.tables import print_line, screen
 
     with Status(quiet=quiet) as status:
         chosen = answer.choose(request, status.step)
@@ -214,7 +212,6 @@ def _predict_each(
     """Print a row for each model, device and thread count."""
     from op_profiler.prediction.latency.candidates import predict_each
     from op_profiler.report import prediction as texts
-    from op_profiler.report.status import Status
 
     with Status(quiet=quiet, steps=len(models)) as status:
         found = list(predict_each(request, models, devices, status.step))

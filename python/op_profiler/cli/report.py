@@ -8,8 +8,11 @@ from typing import Annotated
 
 import typer
 
+from op_profiler import json_text
 from op_profiler.cli import options, values
 from op_profiler.dataset import DEFAULT_DB
+from op_profiler.files import check_writable
+from op_profiler.report.status import Status
 
 EXAMPLES = """Examples:
 
@@ -54,13 +57,10 @@ def report(
     With --json, the command prints a summary of the page for assistants and scripts, and writes no file unless --output
     is given.
     """
-    from op_profiler import json_text
     from op_profiler.dataset import Dataset
-    from op_profiler.files import check_writable
     from op_profiler.prediction.latency.open_predictor import check_choice
     from op_profiler.report.page.digest import digest
     from op_profiler.report.page.report import model_report, write_report
-    from op_profiler.report.status import Status
 
     check_choice(predictor)
     wanted = output if values.is_given(context, "output") or not as_json else None

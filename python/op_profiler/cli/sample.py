@@ -8,7 +8,8 @@ import typer
 
 from op_profiler import json_text
 from op_profiler.cli import options, values
-from op_profiler.collection.sampling import spaces
+from op_profiler.collection.sampling import grid, spaces
+from op_profiler.collection.sampling.mixtures import USUAL
 from op_profiler.collection.sampling.request import SampledRequest, SampleRequest, sampling
 from op_profiler.compilers import COMPILERS
 from op_profiler.errors import UsageError
@@ -17,6 +18,7 @@ from op_profiler.fleet.cluster_request import ClusterRequest
 from op_profiler.measure.disturbance import disturbed_text
 from op_profiler.option_values import several
 from op_profiler.options import OUTPUT
+from op_profiler.report.tables import print_line, screen, show_table, texts
 
 if TYPE_CHECKING:
     from op_profiler.collection.sampling.draw import Draw
@@ -87,13 +89,12 @@ def sample(
     count, seconds = wanted.count, wanted.budget_seconds
     with Collection(request.db) as collection:
         if machines.cluster:
-            from op_profiler.fleet import runs
-            from op_profiler.fleet.cluster import Cluster
+            from op_profiler.fleet import cluster, runs
 
-            with Cluster(machines.cluster) as cluster:
+            with cluster.Cluster(machines.cluster) as connected:
                 each, needs = machines.each, machines.needs
                 done = runs.sample(
-                    cluster, draw, request, screen, count=count, budget_seconds=seconds, each=each, needs=needs
+                    connected, draw, request, screen, count=count, budget_seconds=seconds, each=each, needs=needs
                 )
         else:
             found = wanted.drawn(request, screen.note)
@@ -109,10 +110,6 @@ def sample(
 
 def _list(*, kinds: bool, as_json: bool) -> None:
     """Print the kinds of operators, or the rules of the grid, with what each is."""
-    from op_profiler.collection.sampling import grid
-    from op_profiler.collection.sampling.mixtures import USUAL
-    from op_profiler.report.tables import screen, show_table, texts
-
     found = spaces.described_names() if kinds else {name: asked for name, (asked, _) in grid.RULES.items()}
     if as_json:
         print(json_text.dumps(found))
@@ -155,8 +152,6 @@ def _plan_text(what: dict[str, Any]) -> str:
 
 
 def _show(report: SampleReport, *, as_json: bool, quiet: bool) -> None:
-    from op_profiler.report.tables import print_line, screen
-
     if as_json:
         print(json_text.dumps(report, indent=1))
     elif not quiet:

@@ -15,6 +15,7 @@ from op_profiler.collection.studies.suggest import ScheduleRequest
 from op_profiler.errors import UsageError
 from op_profiler.frontends import source_and_name
 from op_profiler.options import Only
+from op_profiler.report.status import Status
 from op_profiler.report.tables import numbers, screen, show_table, texts
 
 if TYPE_CHECKING:
@@ -75,8 +76,6 @@ def schedule(
     quiet: options.Quiet = False,
 ) -> None:
     """Print the best known schedule of an operator, or the best predicted ones if it was never tuned."""
-    from op_profiler.report.status import Status
-
     if subject is None and not evaluate:
         raise UsageError("name a model or an operator, or give --evaluate")
     build = request.build

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from op_profiler.errors import UsageError
+from op_profiler.frontends import FRONTENDS, source_and_name
 from op_profiler.option_values import parse_counts
 
 if TYPE_CHECKING:
@@ -64,8 +65,6 @@ def models_of(names: Sequence[str], model: ModelRequest) -> tuple[ModelRequest, 
     Raises:
         UsageError: a length is given, and none of them has a sequence.
     """
-    from op_profiler.frontends import FRONTENDS, source_and_name
-
     named = [source_and_name(name, model.source) for name in names]
     lengths = lengths_of([(FRONTENDS.get(source), name) for source, name in named], model.sequence_length)
     return tuple(
@@ -85,9 +84,8 @@ def list_devices(device: str | None, db: str | None, kernels: str = "tvm") -> bo
     """
     if device != "list":
         return False
-    from op_profiler.prediction.latency.open_predictor import known_devices
-    from op_profiler.prediction.latency.vendor import vendor_devices
+    from op_profiler.prediction.latency import open_predictor, vendor
     from op_profiler.report.prediction import show_devices
 
-    show_devices(vendor_devices() if kernels == "vendor" else known_devices(db))
+    show_devices(vendor.vendor_devices() if kernels == "vendor" else open_predictor.known_devices(db))
     return True

@@ -15,6 +15,7 @@ from op_profiler.errors import UsageError
 from op_profiler.measure.measurement import Settings
 from op_profiler.option_values import parse_bool
 from op_profiler.options import MEASURING, OUTPUT, TUNING, DbOption, Option
+from op_profiler.resources import resource_to_sweep
 from op_profiler.schedules import records
 from op_profiler.tuning.tuners import TUNERS, tuners_of
 
@@ -83,8 +84,6 @@ class Measuring:
         Raises:
             UsageError: an option is out of range; the message gives the range.
         """
-        from op_profiler.resources import resource_to_sweep
-
         self.check_anywhere(build)
         for name in self.resources:
             build.kind.check_resource(resource_to_sweep(name))

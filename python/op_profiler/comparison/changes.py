@@ -30,6 +30,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from scipy import stats
+from scipy.stats import mstats
 
 FALSE_SHARE = 0.02
 """Largest expected share of changes called real that are not real."""
@@ -95,8 +97,6 @@ def of_pairs(before_us: np.ndarray, after_us: np.ndarray) -> Estimate | None:
     Returns:
         The estimate; None if fewer than four pairs are left.
     """
-    from scipy.stats import mstats
-
     timed = np.isfinite(before_us) & np.isfinite(after_us) & (before_us > 0) & (after_us > 0)
     before_us, after_us = before_us[timed], after_us[timed]
     count = len(before_us)
@@ -124,8 +124,6 @@ def judge(estimates: Sequence[Estimate | None]) -> tuple[list[Change | None], fl
     Returns:
         A change for each estimate that is not None, and the level of all intervals (1 - `FALSE_SHARE` or more).
     """
-    from scipy import stats
-
     known = [one for one in estimates if one is not None and one.deviation is not None]
     raw = [_p_value(one) for one in known]
     adjusted = [float(p) for p in stats.false_discovery_control(raw, method="bh")] if raw else []
@@ -154,8 +152,6 @@ def half_width(estimate: Estimate, comparisons: int) -> float:
     Args:
         comparisons: number of changes that are compared together.
     """
-    from scipy import stats
-
     if estimate.deviation is None:
         return math.inf
     return float(stats.t.ppf(1 - FALSE_SHARE / comparisons / 2, estimate.degrees)) * estimate.deviation
@@ -163,8 +159,6 @@ def half_width(estimate: Estimate, comparisons: int) -> float:
 
 def _p_value(estimate: Estimate) -> float:
     """Return the two-sided p-value of no change."""
-    from scipy import stats
-
     assert estimate.deviation is not None
     if estimate.deviation == 0:
         return 1.0 if estimate.log_ratio == 0 else 0.0

@@ -6,12 +6,13 @@ import abc
 import ctypes
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.compilers.tvm_types import DeviceArray, PackedFunction
+
+if TYPE_CHECKING:
+    import numpy as np
 
 More = Sequence[ctypes.c_int64]
 """Additional arguments that a function ignores (`op_profiler.measure.stack`)."""
@@ -73,4 +74,4 @@ class Bound:
 
     def output_arrays(self) -> list[np.ndarray]:
         """Return the outputs on the host."""
-        return [np.asarray(output.numpy()) for output in self.outputs]
+        return [output.numpy() for output in self.outputs]

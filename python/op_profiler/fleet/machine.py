@@ -22,7 +22,7 @@ from op_profiler.errors import OpProfilerError, UsageError
 from op_profiler.files import atomic_file
 from op_profiler.fleet import settings
 from op_profiler.targets import TARGETS
-from op_profiler.targets.llvm.identity import kept_until_boot
+from op_profiler.targets.llvm.identity import host_id, kept_until_boot, processor_features, processor_name
 from op_profiler.targets.machine import Place
 from op_profiler.targets.target import kind_of, tvm_identity
 
@@ -92,8 +92,6 @@ class FleetMachine(msgspec.Struct, frozen=True, kw_only=True):
 def this_machine() -> FleetMachine:
     """Return the machine of this process, without its compilers; TVM is not imported."""
     from distributed.system import memory_limit
-
-    from op_profiler.targets.llvm.identity import host_id, processor_features, processor_name
 
     return FleetMachine(
         host=platform.node(),

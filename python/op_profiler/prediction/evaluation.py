@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,46 +11,13 @@ from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.errors import UsageError
 from op_profiler.option_values import parse_names
 from op_profiler.options import Option
+from op_profiler.prediction.sets import SETS
 
 if TYPE_CHECKING:
-    from op_profiler.prediction.library.scoring import Score
+    from op_profiler.prediction.evaluation_runs import Evaluation
     from op_profiler.prediction.sets.scores import SetResult
 
 _ALL = ("all",)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Evaluation:
-    """Every predictor on every split.
-
-    Attributes:
-        about: the measurements that are used and those that are not, in words.
-        descriptions: what each split holds out, by its name.
-        fits: how often a predictor is fitted for a split, by its name.
-        score: fits a predictor to what a split leaves (split, predictor, and what is called before each fit with its
-            name); ``model`` has two scores, others one.
-    """
-
-    about: str
-    descriptions: Mapping[str, str]
-    splits: tuple[str, ...]
-    predictors: tuple[str, ...]
-    fits: Mapping[str, int]
-    score: Callable[[str, str, Callable[[str], None]], list[Score]]
-
-    @property
-    def steps(self) -> int:
-        """How many fits there will be."""
-        return sum(self.fits[split] for split in self.splits) * len(self.predictors)
-
-    def scores(self, announce: Callable[[str], None]) -> Iterator[Score]:
-        """Fit and score, one by one.
-
-        Args:
-            announce: called before each fit with the split and the predictor.
-        """
-        for split, predictor in itertools.product(self.splits, self.predictors):
-            yield from self.score(split, predictor, announce)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -146,7 +112,13 @@ class EvaluateRequest:
             DatasetError: the measurements cannot be read, or there is nothing to hold out.
         """
         self.check()
-        return self._of_dataset(note) if self.library is None else self._of_library(self.library)
+        from op_profiler.prediction.evaluation_runs import of_dataset, of_library
+
+        splits = None if self.splits == _ALL else self.splits
+        predictors = None if self.predictors == _ALL else self.predictors
+        if self.library is not None:
+            return of_library(self.library, splits, predictors, self.seed)
+        return of_dataset(self.db, self.device, self.compiler, splits, predictors, self.seed, note)
 
     def public_sets(self, announce: Callable[[str], None]) -> Iterator[SetResult]:
         """Read the sets of ``sets`` and score the methods on them, set by set.
@@ -159,67 +131,7 @@ class EvaluateRequest:
             DatasetError: a file of a set cannot be read.
         """
         self.check()
-        from op_profiler.prediction.sets import SETS
         from op_profiler.prediction.sets.scores import evaluate_sets
 
         names = tuple(SETS) if self.sets == _ALL else self.sets or ()
         return evaluate_sets(names, self.sets_from, self.seed, announce)
-
-    def _of_library(self, path: Path) -> Evaluation:
-        from op_profiler.dataset.formats.tinynas import read_library
-        from op_profiler.prediction.library import PREDICTORS
-        from op_profiler.prediction.library.library_predictor import without_suspicious
-        from op_profiler.prediction.library.scoring import evaluate
-        from op_profiler.prediction.library.splits import DESCRIPTIONS, SPLITS, held_out
-
-        splits = SPLITS if self.splits == _ALL else self.splits
-        predictors = tuple(PREDICTORS) if self.predictors == _ALL else self.predictors
-        for name in predictors:
-            PREDICTORS.get(name)()
-        read = read_library(path)
-        table, findings = without_suspicious(read)
-        for name in splits:
-            held_out(table, name, self.seed)
-        about = (
-            f"{len(table)} rows; not used: {read.failed} failed, {read.unreadable} that are no rows, "
-            f"{len(findings)} suspicious"
-        )
-        about += "".join(f"\n  {finding.kind}: {finding.reason}" for finding in findings[:5])
-
-        def score(split: str, predictor: str, announce: Callable[[str], None]) -> list[Score]:
-            announce(f"{split}: {predictor}")
-            return [evaluate(table, split, predictor, self.seed)]
-
-        return Evaluation(
-            about=about,
-            descriptions=DESCRIPTIONS,
-            splits=splits,
-            predictors=predictors,
-            fits=dict.fromkeys(splits, 1),
-            score=score,
-        )
-
-    def _of_dataset(self, note: Callable[[str], None]) -> Evaluation:
-        from op_profiler.compilers.compiler import use_compiler
-        from op_profiler.prediction.latency import PREDICTORS
-        from op_profiler.prediction.latency.held_out import DESCRIPTIONS, SPLITS, evaluate, fits_of
-        from op_profiler.prediction.latency.open_predictor import examples_for
-
-        splits = SPLITS if self.splits == _ALL else self.splits
-        predictors = tuple(PREDICTORS) if self.predictors == _ALL else self.predictors
-        for name in predictors:
-            PREDICTORS.check(name)
-        use_compiler(self.compiler)
-        examples = examples_for(db=self.db, device=self.device, compiler=self.compiler, note=note)
-        fits = {name: fits_of(examples, name, self.seed) for name in splits}
-        left = ", ".join(f"{count} {reason}" for reason, count in examples.left_out.items()) or "none"
-        processor = examples.devices[int(examples.device[0])].processor
-        about = f"{len(examples)} measurements of {len(examples.operators)} operators on {processor}; not used: {left}"
-        return Evaluation(
-            about=about,
-            descriptions=DESCRIPTIONS,
-            splits=splits,
-            predictors=predictors,
-            fits=fits,
-            score=lambda split, predictor, announce: evaluate(examples, split, predictor, self.seed, announce),
-        )

@@ -11,8 +11,7 @@ from op_profiler.report.tables import numbers, print_line, show_table, texts
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from op_profiler.collection.studies.report import StudyReport
-    from op_profiler.collection.studies.vendor import VendorTimes
+    from op_profiler.collection.studies.report import StudyReport, VendorTimes
     from op_profiler.collection.summary import ModelReport
     from op_profiler.operators.operator import Operator
 

@@ -146,7 +146,7 @@ def test_records_have_the_cache_state_of_their_own_search(
         return SimpleNamespace(run=lambda: search.Search((), (one,)))
 
     monkeypatch.setattr(tune, "tunables_of", lambda *_: (list(states), 0))
-    monkeypatch.setattr(search, "OperatorSearch", found)
+    monkeypatch.setattr(tune, "OperatorSearch", found)
     monkeypatch.setattr(ModelTuner, "_searched_in_turn", getattr(ModelTuner, how))
     monkeypatch.setattr(ModelTuner, "_in_model", lambda *_: None)
     monkeypatch.setattr(ModelTuner, "_cache_of_trials", lambda self, item: states[item])

@@ -37,6 +37,18 @@ def sampling(request: CollectRequest, rounds: int) -> CollectRequest:
     return dataclasses.replace(request.of(model=ModelRequest(source="sample")), measuring=measuring)
 
 
+def check_amount(count: int | None, rounds: int) -> None:
+    """Reject a request that measures nothing, or too little for an interval.
+
+    Raises:
+        UsageError: a number is too small; the message has the allowed values.
+    """
+    if rounds < 3:
+        raise UsageError(f"--rounds {rounds} is out of range; give 3 or more")
+    if count is not None and count < 1:
+        raise UsageError(f"--count {count} is out of range; give 1 or more")
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SampleRequest:
     """Options of sampling: which operators, and how many."""
@@ -112,8 +124,6 @@ class SampleRequest:
         Raises:
             UsageError: options exclude each other; the message names them.
         """
-        from op_profiler.collection.sampling.run import check_amount
-
         chosen = [self.config is not None, self.models is not None, self.adaptive]
         if sum(chosen) > 1 or (self.kinds is not None and any(chosen[:2])):
             raise UsageError("give one of --config, --models, --adaptive; --kinds goes with --adaptive or alone")
@@ -222,8 +232,6 @@ class CalibrateRequest:
         Raises:
             UsageError: a number is out of range.
         """
-        from op_profiler.collection.sampling.run import check_amount
-
         check_amount(None, self.rounds)
         return sampling(request.of(schedules="none"), self.rounds)
 

@@ -22,7 +22,6 @@ from op_profiler.errors import (
     EXIT_OK,
     ModelError,
     OpProfilerError,
-    UsageError,
 )
 from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
@@ -118,18 +117,6 @@ class EmptyBatches:
                 f"{report.operators} of {self.count} operators, and none came of {self._empty} batches one after the "
                 f"other{last}. Give other --kinds, --models or --target; what was measured is stored"
             )
-
-
-def check_amount(count: int | None, rounds: int) -> None:
-    """Reject a request that measures nothing, or too little for an interval.
-
-    Raises:
-        UsageError: a number is too small; the message has the allowed values.
-    """
-    if rounds < 3:
-        raise UsageError(f"--rounds {rounds} is out of range; give 3 or more")
-    if count is not None and count < 1:
-        raise UsageError(f"--count {count} is out of range; give 1 or more")
 
 
 def measure_batches(

@@ -8,13 +8,18 @@ import time
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from op_profiler.building.build import build_model
+from op_profiler.building.requested_inputs import random_inputs
+from op_profiler.collection.studies.report import ModelSpeedup, OperatorPair
 from op_profiler.collection.studies.study import Study
 from op_profiler.errors import ModelError
+from op_profiler.measure.statistics import median_interval
 from op_profiler.schedules.records import NONE
+from op_profiler.tuning.reference import tolerance
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.operators.operator import Operator
     from op_profiler.targets.machine import LoadedModel
@@ -25,44 +30,6 @@ _LEAST_ROUNDS = 11
 _INT8_TOLERANCE = 2e-2
 """Tolerance for int8: a sum in another order may round to the next of 127 steps, 8e-3 of the range, and later kernels
 use the rounded value."""
-
-
-@dataclasses.dataclass(frozen=True)
-class OperatorPair:
-    """One call of an operator in both builds, times in microseconds."""
-
-    position: int
-    name: str
-    default_key: str
-    tuned_key: str
-    template: str
-    default_us: float
-    tuned_us: float
-
-
-@dataclasses.dataclass(frozen=True)
-class ModelSpeedup:
-    """One model at one thread count.
-
-    Attributes:
-        default_us, tuned_us: medians of the whole model.
-        speedup: median over the rounds of default over tuned, each from neighbouring runs.
-        speedup_low, speedup_high: its 95 % interval (order statistics); None if there are too few rounds.
-        difference: largest difference between the outputs, as a share of the largest value.
-        agree: whether the difference is within the tolerance of the coarsest type that was compared.
-        operators: results call by call; empty if the builds have different calls.
-    """
-
-    threads: int
-    default_us: float
-    tuned_us: float
-    speedup: float
-    speedup_low: float | None
-    speedup_high: float | None
-    rounds: int
-    difference: float
-    agree: bool
-    operators: tuple[OperatorPair, ...]
 
 
 class ModelComparison(Study):
@@ -133,9 +100,6 @@ def load_build(study: Study, model: ImportedModel, schedules: str) -> Build:
     Raises:
         ModelError, MeasureError: the model cannot be built or run.
     """
-    from op_profiler.building.build import build_model
-    from op_profiler.building.requested_inputs import random_inputs
-
     built = build_model(dataclasses.replace(study.build, schedules=schedules), model, study.target)
     compiled = built.compiled
     loaded = study.machine.load(compiled, study.inputs or random_inputs(list(model.inputs)))
@@ -146,8 +110,6 @@ def load_build(study: Study, model: ImportedModel, schedules: str) -> Build:
 
 def in_turns(builds: Sequence[LoadedModel]) -> tuple[np.ndarray, list[np.ndarray]]:
     """Return whole-model times, shape (rounds, builds), and times of each build's kernels, shape (rounds, kernels)."""
-    import numpy as np
-
     count = len(builds)
     whole: list[list[float]] = []
     kernels: list[list[list[float]]] = [[] for _ in builds]
@@ -175,8 +137,6 @@ def difference(one: np.ndarray, other: np.ndarray) -> float:
 
     The difference is inf if the tensors are finite at different positions.
     """
-    import numpy as np
-
     one, other = one.astype("float64"), other.astype("float64")
     finite = np.isfinite(one)
     if not np.array_equal(finite, np.isfinite(other)):
@@ -189,8 +149,6 @@ def difference(one: np.ndarray, other: np.ndarray) -> float:
 
 def allowed_difference(dtypes: Collection[str]) -> float:
     """Return the relative difference allowed for a model with tensors of these dtypes: that of the coarsest one."""
-    from op_profiler.tuning.reference import tolerance
-
     return max(_INT8_TOLERANCE if dtype in ("int8", "uint8") else tolerance(dtype) for dtype in dtypes)
 
 
@@ -198,8 +156,6 @@ def _pairs(
     default: list[Operator], tuned: list[Operator], templates: dict[str, str], kernels: list[np.ndarray]
 ) -> tuple[OperatorPair, ...]:
     """Return calls of both builds side by side; empty if they differ in more than schedules."""
-    import numpy as np
-
     if not same_calls(default, tuned):
         return ()
     medians = [np.median(times, axis=0) for times in kernels]
@@ -212,10 +168,6 @@ def _pairs(
 def _compared(
     threads: int, whole: np.ndarray, difference: float, allowed: float, pairs: tuple[OperatorPair, ...]
 ) -> ModelSpeedup:
-    import numpy as np
-
-    from op_profiler.measure.statistics import median_interval
-
     ratios = whole[:, 0] / whole[:, 1]
     low, high = median_interval(ratios)
     return ModelSpeedup(

@@ -23,8 +23,6 @@ from op_profiler.measure.statistics import median_interval
 from op_profiler.schedules import record_files, records
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from op_profiler.collection.studies.study import Study
     from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.measure.measurement import Cache

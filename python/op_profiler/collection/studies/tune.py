@@ -10,25 +10,36 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, cast, get_args
 
+import numpy as np
+
+from op_profiler.collection.studies.in_model import MOST_CANDIDATES, InModel, OperatorCandidates, is_faster
+from op_profiler.collection.studies.report import TuningResult
 from op_profiler.collection.studies.study import Study
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.cores import usable_cores
 from op_profiler.dataset import Row
 from op_profiler.errors import MeasureError, ModelError
+from op_profiler.measure.disturbance import UNSTEADY
+from op_profiler.measure.limits import Limits
 from op_profiler.measure.measurement import Cache, Device, Measurement, Settings
+from op_profiler.measure.quiet_rounds import quiet_means
+from op_profiler.measure.statistics import summarize
+from op_profiler.operators.cost import size_bytes
 from op_profiler.schedules import record_files, records
 from op_profiler.schedules.records import Conditions
+from op_profiler.targets.remote.trial_runner import BoardRunner
+from op_profiler.tuning.candidate import Failure, TrialResult
+from op_profiler.tuning.search import OperatorSearch, candidate_of
+from op_profiler.tuning.trials.runner import TrialLimits, TrialRunner
 
 if TYPE_CHECKING:
-    from op_profiler.collection.studies.in_model import Decision, InModel, OperatorCandidates
+    from op_profiler.collection.studies.in_model import Decision
     from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.compilers.tvm_types import Target
     from op_profiler.schedules.records import Record
     from op_profiler.schedules.schedule import Schedule
-    from op_profiler.targets.remote.trial_runner import BoardRunner
-    from op_profiler.tuning.candidate import Candidate, TaskSpec, TrialResult
+    from op_profiler.tuning.candidate import Candidate, TaskSpec
     from op_profiler.tuning.search import Finalist, Search, Trial
-    from op_profiler.tuning.trials.runner import TrialRunner
     from op_profiler.tuning.tunable import Tunable
 
     _Found = tuple[Tunable, Search, Candidate | None, Cache]
@@ -41,34 +52,6 @@ _GPU_RUN_SECONDS = 5.0  # of 226 kernels on an H100 two did not end, and all oth
 _GPU_TUNER = "trees"  # a search holds the turn while its tuner thinks: xgb_knob takes seconds, this half of one
 _CORES_OF_SEARCH = 3
 """Number of parallel searches on a GPU: while a batch waits for its slowest build, the cores build for another one."""
-
-
-@dataclasses.dataclass(frozen=True)
-class TuningResult:
-    """Result of the search for one anchor; all times in microseconds, measured in turn.
-
-    Attributes:
-        anchor: workload key of the anchor in isolation, or of the operator if the compiler tunes whole operators.
-        operators: workload keys of the fused operators that contain it.
-        default_us: time of the schedule that the compiler uses without records; None if it has no time.
-        best_us, template: time and template of the schedule that became the record.
-        default_in_model_us, best_in_model_us: times of both in the model, per call and with the fused ops; None if they
-            were not compared there.
-        trials, failed, new: numbers of tried candidates, of failed ones, and of those that this run measured.
-        partial_us: best time by number of trials.
-    """
-
-    anchor: str
-    operators: tuple[str, ...]
-    default_us: float | None
-    best_us: float | None
-    template: str | None
-    trials: int
-    failed: int
-    new: int
-    partial_us: dict[int, float | None]
-    default_in_model_us: float | None = None
-    best_in_model_us: float | None = None
 
 
 @dataclasses.dataclass
@@ -141,8 +124,6 @@ class ModelTuner(Study):
 
     def _in_model(self, model: ImportedModel) -> InModel | None:
         """Return the model to compare in; None on boards, which searches occupy, and if it does not run as a whole."""
-        from op_profiler.collection.studies.in_model import InModel
-
         if self.build.place is not None or self.build.executor == "vm":
             return None
         try:
@@ -155,9 +136,6 @@ class ModelTuner(Study):
         self, stack: contextlib.ExitStack, cores: int | None = None, turn: threading.Lock | None = None
     ) -> TrialRunner | BoardRunner:
         """Return the runner on this machine, or on all boards of the key."""
-        from op_profiler.targets.remote.trial_runner import BoardRunner
-        from op_profiler.tuning.trials.runner import TrialLimits, TrialRunner
-
         build = self.build
         if build.place is not None:
             boards = BoardRunner(build.target, str(self.target), build.place, self.threads)
@@ -186,8 +164,6 @@ class ModelTuner(Study):
 
     def _search(self, item: Tunable, runner: TrialRunner | BoardRunner, done: int, count: int) -> _Found:
         """Search for one anchor; return it with the search, the schedule in use so far, and the cache state."""
-        from op_profiler.tuning.search import OperatorSearch, candidate_of
-
         self.dataset.add_anchor(item.anchor)
         keeper = _Keeper(self, item, runner)
 
@@ -236,8 +212,6 @@ class ModelTuner(Study):
 
     def _entry(self, item: Tunable, search: Search, champion: Candidate | None, cache: Cache) -> OperatorCandidates:
         """Return the best finalist of each template, then the schedule in use so far, and then the next best ones."""
-        from op_profiler.collection.studies.in_model import MOST_CANDIDATES, OperatorCandidates
-
         others = [f for f in search.finalists if f is not search.default]
         first = [next(f for f in others if f.candidate.task == task) for task in {f.candidate.task: 0 for f in others}]
         used = [f for f in others if f.candidate == champion]
@@ -337,13 +311,6 @@ class _Keeper:
 
 def measurement_of(result: TrialResult) -> Measurement:
     """Return a trial as the dataset stores it."""
-    import numpy as np
-
-    from op_profiler.measure.disturbance import UNSTEADY
-    from op_profiler.measure.limits import Limits
-    from op_profiler.measure.quiet_rounds import quiet_means
-    from op_profiler.measure.statistics import summarize
-
     if result.error is not None:
         return Measurement(error=f"{result.failure}: {result.error}")
     samples = np.asarray(result.samples_us)
@@ -357,8 +324,6 @@ def measurement_of(result: TrialResult) -> Measurement:
 
 def trial_result(measurement: Measurement) -> TrialResult:
     """Return the trial of a measurement: the inverse of `measurement_of`."""
-    from op_profiler.tuning.candidate import Failure, TrialResult
-
     if measurement.error is not None:
         kind, _, text = measurement.error.partition(": ")
         failure = cast(Failure, kind) if kind in get_args(Failure) else "run"
@@ -377,8 +342,6 @@ def tunables_of(
         keys: workload keys of the requested operators; None for all heavy ones.
         space: one of `Compiler.spaces`; None for the default one.
     """
-    from op_profiler.operators.cost import size_bytes
-
     compiler = compiler_in_use()
     items, occurrences = compiler.tunables(model, target, keys, space or compiler.spaces[0])
     return items, sum(size_bytes(t) for o in occurrences for t in o.operator.params)
@@ -392,10 +355,6 @@ def winner_of(search: Search, champion: Candidate | None) -> Finalist | None:
     Args:
         champion: schedule in use so far.
     """
-    import numpy as np
-
-    from op_profiler.collection.studies.in_model import is_faster
-
     first = search.finalists[0] if search.finalists else None
     known = next((f for f in search.finalists if f.candidate == champion), search.default)
     if first is None or known is None or first is known:

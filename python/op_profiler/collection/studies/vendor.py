@@ -6,18 +6,21 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from op_profiler.collection.studies.report import VendorTimes
 from op_profiler.collection.studies.study import Study
 from op_profiler.collection.studies.tune import measurement_of, tunables_of
 from op_profiler.dataset import Row
 from op_profiler.measure.disturbance import UNSTEADY
 from op_profiler.schedules.records import computation_of
 from op_profiler.schedules.schedule import Schedule
+from op_profiler.tuning.candidate import VENDOR, Candidate
+from op_profiler.tuning.search import candidate_of
+from op_profiler.tuning.trials.runner import TrialRunner
 
 if TYPE_CHECKING:
     from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.measure.measurement import Measurement
-    from op_profiler.tuning.candidate import Candidate, TrialResult
-    from op_profiler.tuning.trials.runner import TrialRunner
+    from op_profiler.tuning.candidate import TrialResult
     from op_profiler.tuning.tunable import Tunable
 
 _ROUNDS = 21
@@ -25,37 +28,11 @@ _TRIES = 3
 """Number of repetitions of disturbed times."""
 
 
-@dataclasses.dataclass(frozen=True)
-class VendorTimes:
-    """Times of one anchor, measured in turn with hot caches, in microseconds; None for a missing time.
-
-    Attributes:
-        operators: workload keys of the fused operators that contain it.
-        vendor_low_us, vendor_high_us: 95 % interval of `vendor_us`.
-        vendor_kernel: the fastest function of torch, with its memory layout.
-        disturbed_by: disturbances of these times that remained after repetitions; None if none is known.
-        error: reason why the vendor's kernel has no time.
-    """
-
-    anchor: str
-    operators: tuple[str, ...]
-    default_us: float | None
-    tuned_us: float | None
-    vendor_us: float | None
-    vendor_low_us: float | None
-    vendor_high_us: float | None
-    vendor_kernel: str | None
-    error: str | None
-    disturbed_by: str | None = None
-
-
 class VendorComparison(Study):
     """Times the vendor's kernels next to the default and the best recorded schedule."""
 
     def run(self, model: ImportedModel) -> list[dict[str, Any]]:
         """Return a `VendorTimes` for each anchor, as plain values."""
-        from op_profiler.tuning.trials.runner import TrialRunner
-
         self.announce(stage="fusing")
         items, _ = tunables_of(model, self.target, self.operators)
         results = []
@@ -67,8 +44,6 @@ class VendorComparison(Study):
         return results
 
     def _compare(self, item: Tunable, runner: TrialRunner) -> VendorTimes:
-        from op_profiler.tuning.candidate import VENDOR, Candidate
-
         best = self._best(item)
         candidates = {"vendor": Candidate((item.default or item.tasks[0]), VENDOR)}
         if item.default is not None:
@@ -104,8 +79,6 @@ class VendorComparison(Study):
 
     def _best(self, item: Tunable) -> Candidate | None:
         """Return the candidate that a build uses; None if there is no record."""
-        from op_profiler.tuning.search import candidate_of
-
         task = item.tasks[0]
         best = self.build.usable_records().chosen.get(computation_of(task.template, task.arguments))
         return candidate_of(best, item.specs, self.target) if best is not None else None

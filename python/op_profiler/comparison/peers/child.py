@@ -12,15 +12,17 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from op_profiler.child_processes import Child, carry_out
+from op_profiler.comparison.peers import PEERS
 from op_profiler.errors import MeasureError
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from op_profiler.comparison.peers.peer import Peer, PeerSession
 
 WARM_SECONDS, TIMED_SECONDS = 0.03, 0.1
@@ -116,8 +118,6 @@ class RunningPeer:
 
     def outputs(self) -> list[np.ndarray]:
         """Return the outputs of the model, in the order of the model."""
-        import numpy as np
-
         with np.load(self._task.outputs, allow_pickle=False) as arrays:
             return [arrays[str(place)] for place in range(len(arrays.files))]
 
@@ -165,11 +165,6 @@ def main() -> int:
 
 def _serve(task: PeerTask, send: Callable[..., None]) -> None:
     os.sched_setaffinity(0, task.cores)  # before the runtime makes threads, which inherit it
-    from importlib import metadata
-
-    import numpy as np
-
-    from op_profiler.comparison.peers import PEERS
 
     peer = PEERS.get(task.peer)
     with np.load(task.inputs, allow_pickle=False) as arrays:

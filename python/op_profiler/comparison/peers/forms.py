@@ -8,14 +8,15 @@ import dataclasses
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from op_profiler.building.request import BuildRequest
+from op_profiler.building.requested_target import load_target
 from op_profiler.child_processes import Child, carry_out
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.imported_model import Form, NoReference
-
-if TYPE_CHECKING:
-    import numpy as np
+from op_profiler.frontends import FRONTENDS
 
 INPUTS = "inputs.npz"
 """File with the inputs in the order of the model in its framework, by position."""
@@ -50,8 +51,6 @@ def write_forms(build: BuildRequest, forms: Sequence[Form], inputs: Mapping[str,
     Args:
         inputs: arrays by their names in the imported model.
     """
-    import numpy as np
-
     np.savez(folder / _GIVEN, **dict(inputs))  # type: ignore[arg-type]
     files: dict[Form, Path] = {}
     problems: dict[Form, str] = {}
@@ -75,12 +74,6 @@ def main() -> int:
 
 
 def _write(task: FormsTask, send: Callable[..., None]) -> None:
-    import numpy as np
-
-    from op_profiler.building.requested_target import load_target
-    from op_profiler.compilers.compiler import compiler_in_use
-    from op_profiler.frontends import FRONTENDS
-
     load_target(task.build)
     model = compiler_in_use().load_model(FRONTENDS.get(task.build.model.source), task.build.model)
     reference, folder = model.reference, Path(task.folder)

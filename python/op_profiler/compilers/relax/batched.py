@@ -58,9 +58,7 @@ def _product(left: Any, right: Any, left_transposed: bool, right_transposed: boo
 
     A transposed side has its last two axes in the other order.
     """
-    load_tvm()
-    from tvm import te
-
+    te = load_tvm().te
     batch, *shape = left.shape
     rows, depth = reversed(shape) if left_transposed else shape
     columns = right.shape[1 if right_transposed else 2]

@@ -58,9 +58,7 @@ def computed_width(width: int, registers: int) -> int:
 
 def legalize(builder: Any, call: Any) -> Any:
     """Return a call of TIR for a ``relax.nn.conv2d``; TVM's own if the layouts are not blocked."""
-    load_tvm()
-    from tvm import topi
-
+    topi = load_tvm().topi
     attrs = call.attrs
     groups = int(attrs.groups)
     if len(attrs.data_layout) == len("NCHW"):
@@ -112,9 +110,8 @@ def _blocked(
     depthwise convolution, each block of channels is computed from the same block, and the weight's third last but one
     dimension is 1. `computed` columns are summed, of which the output has the first ones.
     """
-    load_tvm()
-    from tvm import te, topi
-
+    tvm = load_tvm()
+    te, topi = tvm.te, tvm.topi
     top, left, bottom, right = padding
     batch, _, height, width, _ = data.shape
     out_blocks, in_blocks, kernel_height, kernel_width, in_block, out_block = weight.shape
@@ -158,9 +155,7 @@ def _blocked(
 
 def _cut(made: Any, width: Any) -> Any:
     """Return the first `width` columns of the computed ones."""
-    load_tvm()
-    from tvm import te
-
+    te = load_tvm().te
     batch, blocks, height, computed, block = made.shape
     if int(computed) == int(width):
         return made

@@ -53,8 +53,7 @@ def compile_left(executable: Any) -> None:
         RuntimeError: the compiler rejects a kernel.
     """
     tvm = load_tvm()
-    from tvm.support.nvcc import tvm_callback_cuda_compile
-
+    tvm_callback_cuda_compile = tvm.support.nvcc.tvm_callback_cuda_compile
     if tvm.get_global_func("ffi.Module.create.cuda", allow_missing=True) is None:
         for module in (module for one in executable.mod.imports for module in one.imports):
             tvm_callback_cuda_compile(module.inspect_source("cuda"))

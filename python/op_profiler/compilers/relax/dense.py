@@ -38,9 +38,7 @@ def packed(builder: Any, call: Any, weight: np.ndarray, lanes: int) -> Any:
 
 def _product(data: Any, weight: Any) -> Any:
     """Return the product (..., columns) of data (..., depth) and weight (columns / n, depth, n)."""
-    load_tvm()
-    from tvm import te
-
+    te = load_tvm().te
     *rows, depth = data.shape
     blocks, _, block = weight.shape
     k = te.reduce_axis((0, depth), name="k")

@@ -28,9 +28,7 @@ def schedule_function(function: Any, target: Target) -> tuple[Any, Schedule]:
     Args:
         function: ``tvm.tirx.PrimFunc``.
     """
-    load_tvm()
-    from tvm.s_tir import dlight
-
+    dlight = load_tvm().s_tir.dlight
     for name in _RULES:
         try:
             with target:

@@ -89,8 +89,7 @@ def _by_default(target: Target) -> Callable[[Any], tuple[Any, Schedule]]:
 def finish(kernels: IRModule, target: Target) -> Any:
     """Return the ``relax.VMExecutable``: memory planned, calls lowered, kernels compiled."""
     tvm = load_tvm()
-    from tvm.relax.backend import cpu_generic, cuda
-
+    cpu_generic, cuda = tvm.relax.backend.cpu_generic, tvm.relax.backend.cuda
     pipeline = (cuda if gpu.is_gpu(target) else cpu_generic).pipeline
     passes = [*pipeline.dataflow_lower_passes(target), *pipeline.finalize_passes(target)]
     with target:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -15,6 +13,7 @@ from op_profiler.compilers.compiler import BuildOptions, Compiler
 from op_profiler.compilers.interrupts import interrupts_wait
 from op_profiler.compilers.pipelines import DEFAULT_PIPELINE, STOCK
 from op_profiler.compilers.relax import cuda_libraries, own_importers, tvm_package
+from op_profiler.compilers.relax.calls import FfiCall, call_library
 from op_profiler.compilers.relax.own_importers import load_itself, load_refused
 from op_profiler.compilers.relax.single import operator_model
 from op_profiler.compilers.relax.target import fields_of
@@ -22,7 +21,6 @@ from op_profiler.compilers.relax.tuning.workload import computation
 from op_profiler.compilers.relax.vectors import vectors_of
 from op_profiler.compilers.tuning_contract import TEMPLATES
 from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.errors import ModelError, OpProfilerError, UsageError
 from op_profiler.frontends.frontend import AUTO
 from op_profiler.schedules.records import DATABASES
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
     from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.compilers.loop_nest import Kernel
     from op_profiler.compilers.relax.library import VmLibrary
-    from op_profiler.compilers.relax.pipeline import LoweredModule
     from op_profiler.compilers.remote_model import RemoteMachine, RemoteModel
     from op_profiler.compilers.sum_of_products import SumOfProducts
     from op_profiler.compilers.tvm_types import (
@@ -55,8 +52,6 @@ if TYPE_CHECKING:
 
 _RELAY, _ITSELF = "relay", "relax"
 _TARGETS = ("llvm", "cuda", "pynq", "arm_cpu")
-_ERRORS = (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError, AssertionError, IndexError)
-"""Errors of TVM's passes for unsupported models."""
 
 
 class RelaxCompiler(Compiler):
@@ -117,9 +112,7 @@ class RelaxCompiler(Compiler):
 
     def target(self, text: str) -> Target:
         """Convert the line of options to the table that this TVM's ``Target`` requires."""
-        import tvm
-
-        return tvm.target.Target(fields_of(text))
+        return load_tvm().target.Target(fields_of(text))
 
     def expect_model(self, request: ModelRequest) -> None:
         """Start the process that imports with Relay; decoder steps and ``--importer relax`` need none."""
@@ -163,8 +156,7 @@ class RelaxCompiler(Compiler):
 
     def open_control(self, module: IRModule) -> tuple[str, ...]:
         """Return ``branches`` if any function has an ``If``; Relax has no loops."""
-        from tvm import relax
-
+        relax = load_tvm().relax
         found: set[str] = set()
 
         def note(one: object) -> None:
@@ -179,7 +171,9 @@ class RelaxCompiler(Compiler):
     @interrupts_wait()
     def operators(self, model: ImportedModel, target: Target, *, layers: bool = True) -> list[Occurrence]:
         """Lower with the model's pipeline and return the calls of kernels; `layers` is ignored."""
-        return _called(_lowered(model, target), model.pipeline)
+        from op_profiler.compilers.relax import compiling
+
+        return compiling.operators(model, target)
 
     @interrupts_wait()
     def fuse(self, lower: Callable[[], Sequence[Occurrence]], target: Target, records: UsableRecords) -> FusedOperators:
@@ -194,20 +188,9 @@ class RelaxCompiler(Compiler):
         self, model: ImportedModel, target: Target, records: UsableRecords, executor: str = "graph"
     ) -> BuiltModel:
         """Compile with the model's pipeline, and the attention kernels of a decoder; `executor` is ignored."""
-        from op_profiler.compilers.relax.finished import FinishedKernels, built_model, finished_kernels, launches_of
-        from op_profiler.compilers.relax.other_pipelines import run_pipeline
+        from op_profiler.compilers.relax import compiling
 
-        started, pipeline = time.perf_counter(), model.pipeline
-        with _refused(model.name):
-            if pipeline == DEFAULT_PIPELINE:
-                lowered = _lowered(model, target)
-                finished = finished_kernels(lowered.kernels, pipeline, target, records)
-            else:
-                other = run_pipeline(pipeline, model.mod, target, build=True)
-                lowered = other.lowered
-                finished = FinishedKernels(other.executable, launches=launches_of(lowered.kernels, target))
-        built = built_model(finished, lowered.kernels, model, _called(lowered, pipeline), started)
-        return _with_attention(built, model, target)
+        return compiling.build(model, target, records)
 
     def load_remote(
         self, compiled: CompiledModel, machine: RemoteMachine, inputs: dict[str, np.ndarray]
@@ -233,14 +216,10 @@ class RelaxCompiler(Compiler):
         self, name: str, label: str, function: PackedFunction, arrays: Sequence[DeviceArray]
     ) -> BoundKernel:
         """Bind a call by ``TVMFFIFunctionCall``."""
-        from op_profiler.compilers.relax.calls import FfiCall
-
         return FfiCall(name, label, function, arrays)
 
     def call_library(self) -> RuntimeModule:
         """Return a module that is built once per process."""
-        from op_profiler.compilers.relax.calls import call_library
-
         return call_library()
 
     def chain(self, kernel: str, length: int, dtype: str) -> tuple[Sequence[BoundKernel], BoundKernel]:
@@ -301,15 +280,9 @@ class RelaxCompiler(Compiler):
     @interrupts_wait()
     def build_operator(self, occurrence: Occurrence, target: Target, records: UsableRecords) -> BuiltModel:
         """Build `single_operator`; raise ModelError also where a record no longer fits the kernel."""
-        from op_profiler.compilers.relax.finished import built_model, finished_kernels
+        from op_profiler.compilers.relax import compiling
 
-        started = time.perf_counter()
-        model = self.single_operator(occurrence)
-        with _refused(model.name):
-            finished = finished_kernels(model.mod, model.pipeline, target, records)
-        if finished.refused:
-            raise ModelError(f"the record of {model.name} no longer fits its kernel; tune it again")
-        return built_model(finished, model.mod, model, [occurrence], started)
+        return compiling.build_operator(self.single_operator(occurrence), occurrence, target, records)
 
     @interrupts_wait()
     def tunables(
@@ -327,10 +300,10 @@ class RelaxCompiler(Compiler):
 
     def task(self, spec: TaskSpec, target: Target) -> Task:
         """Return a task of MetaSchedule's sketch, or of the rule with this name."""
-        from op_profiler.compilers.relax.tuning.automatic import PREFIX, SketchTask
-        from op_profiler.compilers.relax.tuning.task import KernelTask
+        from op_profiler.compilers.relax.tuning import automatic, task
 
-        return (SketchTask if spec.template.startswith(PREFIX) else KernelTask)(spec, target)
+        is_sketch = spec.template.startswith(automatic.PREFIX)
+        return (automatic.SketchTask if is_sketch else task.KernelTask)(spec, target)
 
     @interrupts_wait()
     def tasks(self, occurrence: Occurrence, target: Target) -> tuple[TaskSpec, ...]:
@@ -343,12 +316,11 @@ class RelaxCompiler(Compiler):
     @interrupts_wait()
     def read_call(self, occurrence: Occurrence, target: Target) -> Kernel:
         """Read the loops of the operator's function; raise ModelError on GPUs and over a KV cache."""
-        from op_profiler.compilers.relax.gpu import is_gpu
-        from op_profiler.compilers.relax.read_kernel import read_kernel
+        from op_profiler.compilers.relax import gpu, read_kernel
 
-        if occurrence.function is None or is_gpu(target):
+        if occurrence.function is None or gpu.is_gpu(target):
             return self.read_kernel(occurrence.operator, target)  # refuses: over a KV cache, or no loops of a processor
-        return read_kernel(occurrence.function, target, self.vector_lanes(target))
+        return read_kernel.read_kernel(occurrence.function, target, self.vector_lanes(target))
 
     def write(self, folder: Path, compiled: CompiledModel) -> None:
         """Write the virtual machine's code, the kernels as LLVM bitcode, and the weights."""
@@ -361,55 +333,6 @@ class RelaxCompiler(Compiler):
         from op_profiler.compilers.relax.compiled_files import read_compiled
 
         return read_compiled(folder, like)
-
-
-def _lowered(model: ImportedModel, target: Target) -> LoweredModule:
-    from op_profiler.compilers.relax.other_pipelines import run_pipeline
-    from op_profiler.compilers.relax.pipeline import lower
-
-    with _refused(model.name):
-        if model.pipeline == DEFAULT_PIPELINE:
-            return lower(model.mod, target)
-        return run_pipeline(model.pipeline, model.mod, target, build=False).lowered
-
-
-def _called(lowered: LoweredModule, pipeline: str) -> list[Occurrence]:
-    """Return the operators whose kernels are called; a reshape is a view without a kernel."""
-    from op_profiler.compilers.relax.decoder import attention
-    from op_profiler.compilers.relax.decoder.step import DecoderStep
-    from op_profiler.compilers.relax.describe import occurrences_of
-    from op_profiler.compilers.relax.plan import plan_of
-
-    step = DecoderStep.of(lowered.kernels)
-    of_attention = [] if step is None else attention.calls(step)
-    called = {call.label for call in plan_of(lowered.kernels).calls} | {call.label for call in of_attention}
-    found = [occurrence for occurrence in occurrences_of(lowered, of_attention) if occurrence.label in called]
-    return [dataclasses.replace(occurrence, pipeline=pipeline) for occurrence in found]
-
-
-def _with_attention(built: BuiltModel, model: ImportedModel, target: Target) -> BuiltModel:
-    """Return the build with the kernels of attention if it is a step of a decoder; these kernels have no records."""
-    from op_profiler.compilers.relax.decoder import attention, library
-    from op_profiler.compilers.relax.decoder.step import DecoderStep
-
-    step = DecoderStep.of(model.mod)
-    if step is None:
-        return built
-    started, is_ours = time.perf_counter(), model.pipeline == DEFAULT_PIPELINE
-    kernels, schedules = attention.scheduled(step.decoder, target) if is_ours else (attention.kernels(step.decoder), {})
-    with _refused(model.name):
-        made = library.with_attention(built, step, kernels, schedules, target)
-    seconds = built.compiled.build_seconds + time.perf_counter() - started
-    return dataclasses.replace(made, compiled=dataclasses.replace(made.compiled, build_seconds=seconds))
-
-
-@contextlib.contextmanager
-def _refused(name: str) -> Iterator[None]:
-    """Convert errors with which TVM rejects a model to a ModelError that names the model."""
-    try:
-        yield
-    except _ERRORS as error:
-        raise ModelError(f"{name} does not compile: {last_line(error)}") from error
 
 
 RELAX = RelaxCompiler()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from op_profiler.compilers.tvm_build import load_tvm
+
+if TYPE_CHECKING:
+    import numpy as np
 
 Constant = Callable[[Any], "np.ndarray | None"]
 Rewrite = Callable[[Any, Constant, Any], Any]
@@ -23,10 +24,9 @@ def rewrite_calls(name: str, rewrites: dict[str, Rewrite]) -> Any:
     """
     tvm = load_tvm()
     relax = tvm.relax
-    from tvm.relax.expr_functor import PyExprMutator, mutator
 
-    @mutator
-    class Rewriter(PyExprMutator):
+    @relax.expr_functor.mutator
+    class Rewriter(relax.expr_functor.PyExprMutator):  # type: ignore[name-defined]
         def visit_call_(self, call: Any) -> Any:
             call = super().visit_call_(call)
             rewrite = rewrites.get(call.op.name) if isinstance(call.op, tvm.ir.Op) else None

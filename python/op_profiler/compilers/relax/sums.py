@@ -11,8 +11,7 @@ from op_profiler.compilers.tvm_types import PackedFunction, Target
 def build_sums(sums: SumOfProducts, target: Target) -> PackedFunction:
     """Build sums as `Compiler.build_sums` does."""
     tvm = load_tvm()
-    from tvm import s_tir, te
-
+    s_tir, te = tvm.s_tir, tvm.te
     schedule = s_tir.Schedule(te.create_prim_func(sums.tensors(te)))
     block = schedule.get_sblock(sums.name)
     first, *others = schedule.get_loops(block)

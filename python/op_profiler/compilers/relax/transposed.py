@@ -69,9 +69,8 @@ def _compute(data: Any, weight: Any, top: int, left: int, height: int, width: in
     The shapes are data (n, channels, h, w) and weight (outputs / b, sy, sx, channels, ty, tx, b). Row s * i + y of the
     output is computed from row i + (y + top) // s of the input and the rows before it.
     """
-    load_tvm()
-    from tvm import te, topi
-
+    tvm = load_tvm()
+    te, topi = tvm.te, tvm.topi
     batch, channels, rows, columns = data.shape
     blocks, down, right, _, tall, wide, block = (int(size) for size in weight.shape)
     below = max((height - 1 + top) // down - (int(rows) - 1), 0)

@@ -21,11 +21,10 @@ def vectors_of(target: Target) -> Vectors:
 
 def _lanes(target: Target) -> int:
     """Return the float32 values in a vector. This TVM reports 512 bits for every x86 processor."""
-    load_tvm()
-    from tvm.target.codegen import llvm_get_vector_width, target_has_features
-
+    codegen = load_tvm().target.codegen
+    target_has_features = codegen.target_has_features
     if not target_has_features(["sse2"], target):
-        return max(int(llvm_get_vector_width(target)) // _FLOAT_BITS, 4)
+        return max(int(codegen.llvm_get_vector_width(target)) // _FLOAT_BITS, 4)
     return next((lanes for feature, lanes in _LANES_OF_X86 if target_has_features([feature], target)), 4)
 
 

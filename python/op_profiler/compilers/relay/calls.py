@@ -21,13 +21,12 @@ class PackedCall(BoundKernel):
     """A call by ``TVMFuncCall``; its arguments are tensors."""
 
     def _bind(self) -> tuple[Any, tuple[Any, ...]]:
-        from tvm._ffi.base import _LIB  # TVM is loaded by whoever made the function
-
+        library = load_tvm()._ffi.base._LIB
         count = len(self.arguments)
         self._values = (ctypes.c_int64 * max(count, 1))(*map(array_address, self.arguments))
         self._codes = (ctypes.c_int * max(count, 1))(*[_DLTENSOR_HANDLE] * count)
         self._result, self._result_code = ctypes.c_int64(), ctypes.c_int()
-        return _LIB.TVMFuncCall, (
+        return library.TVMFuncCall, (
             self.function.handle,
             ctypes.cast(self._values, ctypes.c_void_p),
             ctypes.cast(self._codes, ctypes.c_void_p),
@@ -55,8 +54,7 @@ def array_address(array: DeviceArray) -> int:
 def chain(kernel: str, length: int, dtype: str) -> tuple[list[BoundKernel], BoundKernel]:
     """See `RuntimeContract.chain`."""
     tvm = load_tvm()
-    from tvm.contrib import graph_executor
-
+    graph_executor = tvm.contrib.graph_executor
     library = call_library()
     executor = graph_executor.create(_graph(kernel, length, dtype), library, tvm.cpu())
     arrays = [executor.get_input(0), executor.get_output(0)]

@@ -73,8 +73,7 @@ class ChosenSchedules:
     def weigh(self, occurrence: Occurrence, target: Target) -> None:
         """Make the compiler choose an implementation for an operator's anchor, without compiling it."""
         tvm = load_tvm()
-        from tvm.relay.backend import te_compiler
-
+        te_compiler = tvm.relay.backend.te_compiler
         call = anchor_call(occurrence)
         inputs = [
             tvm.te.placeholder(te_compiler.get_shape(t.checked_type.shape), t.checked_type.dtype) for t in call.args
@@ -146,15 +145,13 @@ def chosen_schedules(*, by_rule: bool = False) -> Iterator[ChosenSchedules]:
     Args:
         by_rule: whether the compiler uses the project's rule, also for functions of the math library.
     """
-    load_tvm()
-    from tvm.autotvm.task.topi_integration import TaskExtractEnv
-    from tvm.relay.backend import te_compiler
-
+    tvm = load_tvm()
+    te_compiler = tvm.relay.backend.te_compiler
     record = ChosenSchedules(by_rule=by_rule)
     original = te_compiler.select_implementation
 
     def noting(op: Any, attrs: Any, inputs: Any, out_type: Any, target: Target, use_autotvm: bool = True) -> Any:
-        env = TaskExtractEnv.get()
+        env = tvm.autotvm.task.topi_integration.TaskExtractEnv.get()
         env.reset()
         with replaced(env, "tracing", True):
             chosen, outputs = original(op, attrs, inputs, out_type, target, use_autotvm)

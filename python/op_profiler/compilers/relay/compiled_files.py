@@ -138,8 +138,7 @@ def read_compiled(folder: Path, like: CompiledModel | None = None) -> CompiledMo
     for module in imported:
         kernels.import_module(module)
     if about["executor"] == "vm":
-        from tvm.runtime.vm import Executable
-
+        Executable = tvm.runtime.vm.Executable
         library: Any = Executable.load_exec((folder / _CODE).read_bytes(), kernels)
     else:
         text = (folder / _GRAPH).read_text()

@@ -23,8 +23,7 @@ def with_computed_resizes(module: IRModule, params: Mapping[str, DeviceArray], c
         config: configuration of the kernels that compute the resizes on this machine's processor.
     """
     tvm = load_tvm()
-    from tvm.contrib import graph_executor
-
+    graph_executor = tvm.contrib.graph_executor
     relay, pattern = tvm.relay, tvm.relay.dataflow_pattern
 
     class Computed(pattern.DFPatternCallback):  # type: ignore[name-defined]

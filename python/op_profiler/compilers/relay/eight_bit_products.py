@@ -30,11 +30,9 @@ def use_exact_products(topi: ModuleType) -> None:
 
 def _dot_product(add: _Add) -> Any:
     """Return the tensor intrinsic of data (4 unsigned bytes) times weights (lanes of 4 signed bytes)."""
-    from tvm import te
-    from tvm.target.x86 import get_simd_32bit_lanes
-
-    tir = load_tvm().tir
-    lanes = get_simd_32bit_lanes()
+    tvm = load_tvm()
+    te, tir = tvm.te, tvm.tir
+    lanes = tvm.target.x86.get_simd_32bit_lanes()
     data = te.placeholder((4,), dtype="uint8", name="data")
     kernel = te.placeholder((lanes, 4), dtype="int8", name="kernel")
     k = te.reduce_axis((0, 4), name="k")

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.operators.kinds.sizes import largest_divisor
 
 _LEVELS = 4  # block, virtual thread, thread, inner: of an axis that is bound to blocks and threads
@@ -36,8 +37,7 @@ def define_split(config: Any, name: str, axis: Any, policy: str = "factors", **o
     Args:
         config, name, axis, policy, options: as in ``ConfigSpace.define_split``.
     """
-    from tvm.autotvm.task.space import ConfigSpace
-
+    ConfigSpace = load_tvm().autotvm.task.space.ConfigSpace
     known = name in config._entity_map  # a value that was given beforehand stays
     found = ConfigSpace.define_split(config, name, axis, policy, **options)
     if not known and policy == "factors" and not options.get("filter") and _on_gpu():
@@ -58,8 +58,7 @@ def set_knob(config: Any, name: str, entity: Any) -> None:
     Args:
         config, name, entity: as in ``FallbackConfigEntity.__setitem__``.
     """
-    from tvm.autotvm.task.space import SplitEntity
-
+    SplitEntity = load_tvm().autotvm.task.space.SplitEntity
     levels = len(entity.size) if isinstance(entity, SplitEntity) and name in _USUAL and _on_gpu() else 0
     if levels == _LEVELS and name in config._entity_map:
         return
@@ -90,8 +89,7 @@ def choose(config: Any, log: Sequence[Any]) -> None:
         config: ``autotvm.task.space.FallbackConfigEntity`` of a template with its knobs defined.
         log: not used.
     """
-    from tvm.autotvm.task.space import SplitSpace
-
+    SplitSpace = load_tvm().autotvm.task.space.SplitSpace
     if not _on_gpu():
         return
     splits = {str(name): space for name, space in config.space_map.items() if isinstance(space, SplitSpace)}
@@ -102,7 +100,7 @@ def choose(config: Any, log: Sequence[Any]) -> None:
 
 
 def _on_gpu() -> bool:
-    import tvm
+    tvm = load_tvm()
 
     target = tvm.target.Target.current(allow_none=True)
     return target is not None and str(target.kind.name) == "cuda"

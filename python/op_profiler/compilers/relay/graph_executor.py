@@ -77,8 +77,7 @@ def bind_graph(
         blocks: number of the memory block of every tensor; None for the compiler's storage plan.
     """
     tvm = load_tvm()
-    from tvm.contrib import graph_executor
-
+    graph_executor = tvm.contrib.graph_executor
     factory = compiled.library
     graph = json.loads(factory.get_graph_json())
     if blocks is not None:

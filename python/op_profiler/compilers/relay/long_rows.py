@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.operators.kinds.sizes import largest_divisor
 
 if TYPE_CHECKING:
@@ -74,8 +75,7 @@ def _padded(convolution: Any) -> Any:
 
 
 def _schedule(output: Any, convolution: Any) -> Any:
-    from tvm import te
-
+    te = load_tvm().te
     s = te.create_schedule(output)
     padded = _padded(convolution)
     batch, channels, row = output.axis

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.operators.kinds.sizes import largest_divisor
 
 _TERMS = 2
@@ -35,8 +36,8 @@ def _product(op: Any) -> Any:
 
 
 def _schedule(output: Any, product: Any) -> Any:
-    from tvm import te, topi
-
+    tvm = load_tvm()
+    te, topi = tvm.te, tvm.topi
     s = te.create_schedule(output)
     topi.utils.traverse_inline(s, output, lambda _: None)
     *outer, row = output.axis

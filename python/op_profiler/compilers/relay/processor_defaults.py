@@ -98,10 +98,9 @@ def whole_vectors() -> Iterator[None]:
     TVM packs them in blocks of the largest divisor, for products up to two vectors: 208 columns in blocks of 26, which
     LLVM computes in pieces, which is many times slower (`benchmarks/rule.py`).
     """
-    load_tvm()
-    from tvm.autotvm.task.space import SplitEntity
-    from tvm.topi.x86 import conv2d_alter_op, dense_alter_op
-
+    tvm = load_tvm()
+    SplitEntity = tvm.autotvm.task.space.SplitEntity
+    conv2d_alter_op, dense_alter_op = tvm.topi.x86.conv2d_alter_op, tvm.topi.x86.dense_alter_op
     of_product, of_convolution = dense_alter_op._default_dense_pack_config, conv2d_alter_op._get_default_config
 
     def product(found: Any, rows: Any, columns: Any, depth: Any) -> None:
@@ -124,8 +123,7 @@ def whole_vectors() -> Iterator[None]:
 
 def _block(size: Any, vectors: int) -> int:
     """Return the widest block of so many vectors, of one or of half a vector that divides a size; 0 if none does."""
-    from tvm.target.x86 import get_simd_32bit_lanes
-
+    get_simd_32bit_lanes = load_tvm().target.x86.get_simd_32bit_lanes
     lanes, known = int(get_simd_32bit_lanes()), getattr(size, "value", size)
     blocks = (vectors * lanes, lanes, lanes // 2)
     return next((block for block in blocks if isinstance(known, int) and known % block == 0), 0)
@@ -143,8 +141,7 @@ def _steps(workload: tuple[Any, ...]) -> int:
 
 
 def _vectors(target: Target) -> Vectors:
-    from tvm.target.x86 import get_simd_32bit_lanes
-
+    get_simd_32bit_lanes = load_tvm().target.x86.get_simd_32bit_lanes
     with target:
         return Vectors.of(target, int(get_simd_32bit_lanes()))
 

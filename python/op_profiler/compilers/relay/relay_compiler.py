@@ -11,20 +11,24 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from op_profiler.c_compiler import make_library
+from op_profiler.compilers.bound_kernel import Bound
 from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
 from op_profiler.compilers.compiler import BuildOptions, Compiler
 from op_profiler.compilers.interrupts import interrupts_wait
 from op_profiler.compilers.relay import compiled_files, gpu_defaults, long_rows, lower, outer_products, vector_math
 from op_profiler.compilers.relay.applied_records import applied
+from op_profiler.compilers.relay.calls import PackedCall, call_library, chain
 from op_profiler.compilers.relay.chosen import chosen_schedules, weigh_all
 from op_profiler.compilers.relay.control import open_control
 from op_profiler.compilers.relay.eight_bit_products import use_exact_products
 from op_profiler.compilers.relay.extract import describe
 from op_profiler.compilers.relay.merge_parallel import merged
 from op_profiler.compilers.relay.rebuilt import rebuilt_operator, relay_function
+from op_profiler.compilers.relay.remote import RemoteGraph, probe_code
 from op_profiler.compilers.relay.sums import build_sums
 from op_profiler.compilers.relay.tasks import anchor_of, own_tasks, tunables
 from op_profiler.compilers.relay.templates import register_templates
+from op_profiler.compilers.relay.virtual_machine import VmKernels, operators_at_run_time
 from op_profiler.compilers.tuning_contract import TEMPLATES
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.operators.cost import HEAVY
@@ -35,7 +39,7 @@ from op_profiler.tuning.candidate import TaskSpec
 if TYPE_CHECKING:
     import numpy as np
 
-    from op_profiler.compilers.bound_kernel import Bound, BoundKernel
+    from op_profiler.compilers.bound_kernel import BoundKernel
     from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.compilers.loop_nest import Kernel
     from op_profiler.compilers.relay.chosen import ChosenSchedules
@@ -157,7 +161,6 @@ class RelayCompiler(Compiler):
         self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray], blocks: Sequence[int]
     ) -> Bound:
         """Bind in the graph executor, with the caller's storage plan in its graph."""
-        from op_profiler.compilers.bound_kernel import Bound
         from op_profiler.compilers.relay.graph_executor import bind_graph
 
         bound = bind_graph(compiled, device, inputs, blocks=blocks)
@@ -186,8 +189,6 @@ class RelayCompiler(Compiler):
         self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray]
     ) -> tuple[TimedModel, list[Operator]]:
         """Load the model in Relay's virtual machine, and profile one run for the shapes."""
-        from op_profiler.compilers.relay.virtual_machine import VmKernels, operators_at_run_time
-
         loaded = VmKernels(compiled, device, list(inputs.values()))
         return loaded, operators_at_run_time(compiled, loaded)
 
@@ -195,14 +196,10 @@ class RelayCompiler(Compiler):
         self, compiled: CompiledModel, machine: RemoteMachine, inputs: dict[str, np.ndarray]
     ) -> RemoteModel:
         """Upload the kernels to a remote graph executor, the debug executor where there is one."""
-        from op_profiler.compilers.relay.remote import RemoteGraph
-
         return RemoteGraph(compiled, machine, inputs)
 
     def probe_code(self, target: Target) -> RuntimeModule:
         """Compile the functions of `ProbeCode` from tensor expressions."""
-        from op_profiler.compilers.relay.remote import probe_code
-
         code: RuntimeModule = probe_code(target)
         return code
 
@@ -215,20 +212,14 @@ class RelayCompiler(Compiler):
         self, name: str, label: str, function: PackedFunction, arrays: Sequence[DeviceArray]
     ) -> BoundKernel:
         """Bind a call by ``TVMFuncCall``."""
-        from op_profiler.compilers.relay.calls import PackedCall
-
         return PackedCall(name, label, function, arrays)
 
     def call_library(self) -> RuntimeModule:
         """Return a module that is built once per process."""
-        from op_profiler.compilers.relay.calls import call_library
-
         return call_library()
 
     def chain(self, kernel: str, length: int, dtype: str) -> tuple[Sequence[BoundKernel], BoundKernel]:
         """Write the chain as a graph of TVM's graph executor."""
-        from op_profiler.compilers.relay.calls import chain
-
         return chain(kernel, length, dtype)
 
     def array_on(self, values: np.ndarray, device: RuntimeDevice) -> DeviceArray:
@@ -252,11 +243,9 @@ class RelayCompiler(Compiler):
 
     def vector_lanes(self, target: Target) -> int:
         """Return 16, 8 or 4, by the features of the target, as TOPI's schedules for x86 do."""
-        load_tvm()
-        from tvm.target.x86 import get_simd_32bit_lanes
-
+        x86 = load_tvm().target.x86
         with target:
-            return int(get_simd_32bit_lanes())
+            return int(x86.get_simd_32bit_lanes())
 
     def single_operator(self, occurrence: Occurrence) -> ImportedModel:
         """Wrap the function in a model; it stays marked as primitive."""
@@ -306,8 +295,7 @@ class RelayCompiler(Compiler):
 
     def prepare_search(self) -> None:
         """Import AutoTVM's features, Relay and TOPI, and register the project's templates."""
-        import tvm.autotvm.feature
-        import tvm.relay
+        load_tvm()
         import tvm.topi.testing  # noqa: F401
 
         register_templates()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from op_profiler.compilers.compiled_model import CompiledModel
 from op_profiler.compilers.executor_graph import expose_every_tensor
@@ -15,13 +13,14 @@ from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import RemoteSession, RuntimeModule, Target
 from op_profiler.errors import MeasureError
 
+if TYPE_CHECKING:
+    import numpy as np
+
 
 class RemoteGraph:
     """A graph executor on a remote machine (a `RemoteModel`); the debug executor if the machine has one."""
 
     def __init__(self, compiled: CompiledModel, machine: RemoteMachine, inputs: dict[str, np.ndarray]) -> None:
-        from tvm.contrib import graph_executor
-
         tvm = load_tvm()
         factory = compiled.library
         graph = json.loads(factory.get_graph_json())
@@ -29,7 +28,7 @@ class RemoteGraph:
         self._device = machine.device
         self.library = machine.upload(factory.get_lib())
         self._module = self._create(machine.session, json.dumps(graph))
-        self._executor = graph_executor.GraphModule(self._module)
+        self._executor = tvm.contrib.graph_executor.GraphModule(self._module)
         self._executor.set_input(**factory.get_params())
         for name, value in inputs.items():
             self._executor.set_input(name, tvm.nd.array(value, machine.device))

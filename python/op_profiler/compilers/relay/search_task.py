@@ -79,8 +79,7 @@ class AutoTvmTask(Task):
         """Return AutoTVM's own JSON of the configuration; index -1 for the default."""
         if point is not None:
             return dict(self._space.get(point).to_json_dict())
-        from tvm.autotvm.task.space import ConfigEntity
-
+        ConfigEntity = load_tvm().autotvm.task.space.ConfigEntity
         config = self._filled_in()
         return dict(ConfigEntity(-1, None, dict(config._entity_map), list(config._constraints)).to_json_dict())
 
@@ -108,8 +107,7 @@ class AutoTvmTask(Task):
         return config
 
     def _fallback(self) -> Any:
-        from tvm.autotvm.task.space import FallbackConfigEntity
-
+        FallbackConfigEntity = load_tvm().autotvm.task.space.FallbackConfigEntity
         return config_of(self._target, self.autotvm.workload) or FallbackConfigEntity()
 
 

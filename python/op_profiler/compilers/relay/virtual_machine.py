@@ -9,9 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from op_profiler.compilers.compiled_model import CompiledModel, Occurrence
 from op_profiler.compilers.relay.extract import describe
@@ -21,6 +19,9 @@ from op_profiler.compilers.tvm_types import RuntimeDevice
 from op_profiler.errors import MeasureError, ModelError
 from op_profiler.measure.measurement import Cache
 from op_profiler.operators.operator import Operator
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _TENSOR = re.compile(r"(\w+)\[([^\]]*)\]")
 

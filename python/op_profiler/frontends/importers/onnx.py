@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import onnx
 from onnx import helper, numpy_helper
 
 from op_profiler.compilers import DEFAULT_COMPILER
@@ -49,7 +50,6 @@ def load_onnx() -> ModuleType:
     """
     if importlib.util.find_spec("onnx") is None:
         raise MissingPackageError("onnx", "an ONNX model")
-    import onnx
 
     try:
         import onnx.mapping  # noqa: F401
@@ -64,8 +64,6 @@ def load_onnx() -> ModuleType:
 
 
 def _known(element: int) -> bool:
-    import onnx
-
     try:
         onnx.helper.tensor_dtype_to_np_dtype(element)
     except (KeyError, ValueError):

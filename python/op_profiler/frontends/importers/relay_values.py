@@ -36,8 +36,7 @@ def dtype_of(data: Any) -> str:
 
 def name_of_dtype(number: int) -> str:
     """Return the dtype of one of torch's type numbers."""
-    from tvm.relay.frontend.pytorch import _convert_dtype_value
-
+    _convert_dtype_value = load_tvm().relay.frontend.pytorch._convert_dtype_value
     return str(_convert_dtype_value(number))
 
 
@@ -51,8 +50,7 @@ def tvm_converters() -> Any:
 def quick_converters() -> Iterator[None]:
     """Make TVM's torch importer copy its prelude of 240 functions instead of building it for each model, and type it
     only if a type depends on it."""
-    from tvm.relay.frontend import pytorch
-
+    pytorch = load_tvm().relay.frontend.pytorch
     prelude = replaced(pytorch, "Prelude", _copied_prelude)
     with prelude, replaced(pytorch, "PyTorchOpConverter", _converter_class()):
         yield
@@ -74,11 +72,10 @@ def _copied_prelude(module: Any) -> Any:
 
 @functools.cache
 def _converter_class() -> Any:
-    from tvm.relay.frontend.pytorch import PyTorchOpConverter
+    tvm = load_tvm()
+    error = tvm.TVMError
 
-    error = load_tvm().TVMError
-
-    class Converters(PyTorchOpConverter):
+    class Converters(tvm.relay.frontend.pytorch.PyTorchOpConverter):  # type: ignore[name-defined]
         def infer_type_with_prelude(self, val: Any) -> Any:
             try:
                 return self.infer_type(val)

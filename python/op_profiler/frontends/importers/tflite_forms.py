@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tvm
+from tflite.SqueezeOptions import SqueezeOptions
 from tvm import relay
 from tvm.relay.frontend.common import infer_shape
 from tvm.relay.frontend.tflite import OperatorConverter
@@ -36,8 +37,6 @@ class FormsConverter(OperatorConverter):
 
     def convert_squeeze(self, op: Any) -> Any:
         """Convert a squeeze; without dimensions, all of size 1 are removed."""
-        from tflite.SqueezeOptions import SqueezeOptions
-
         options, table = SqueezeOptions(), op.BuiltinOptions()
         if table is not None:
             options.Init(table.Bytes, table.Pos)

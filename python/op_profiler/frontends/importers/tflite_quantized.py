@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from tflite.FullyConnectedOptions import FullyConnectedOptions
+from tflite.ReducerOptions import ReducerOptions
 from tvm import relay
 from tvm.relay.frontend.tflite import OperatorConverter
 
@@ -71,7 +73,6 @@ class QuantizedConverter(OperatorConverter):
         (output,) = self.get_output_tensors(op)
         if not data.qnn_params or not output.qnn_params:
             return convert(op)
-        from tflite.ReducerOptions import ReducerOptions
 
         options = ReducerOptions()
         if op.BuiltinOptions() is not None:
@@ -96,7 +97,6 @@ class QuantizedConverter(OperatorConverter):
         scales = inputs[1].qnn_params["scale"].data.numpy() if inputs[1].qnn_params else np.zeros(())
         if not inputs[0].qnn_params or scales.size == 1:
             return super().convert_fully_connected(op)
-        from tflite.FullyConnectedOptions import FullyConnectedOptions
 
         options = FullyConnectedOptions()
         options.Init(op.BuiltinOptions().Bytes, op.BuiltinOptions().Pos)

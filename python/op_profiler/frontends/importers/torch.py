@@ -24,6 +24,7 @@ from op_profiler.frontends.importers.torch_graph import prepare
 from op_profiler.frontends.importers.torch_kinds import kinds_of
 from op_profiler.frontends.importers.torch_layers import WRAPPED, noted_locations
 from op_profiler.frontends.importers.torch_layouts import LAYOUT_CONVERTERS
+from op_profiler.frontends.importers.torch_library import torch
 from op_profiler.frontends.importers.torch_options import OPTION_CONVERTERS
 from op_profiler.frontends.importers.torch_places import PLACE_CONVERTERS
 from op_profiler.frontends.importers.torch_types import TYPE_CONVERTERS
@@ -36,17 +37,7 @@ _TRAINING, _DROPOUT = 6, 5
 
 
 def load_torch() -> ModuleType:
-    """Import torch.
-
-    Raises:
-        MissingPackageError: torch is not installed.
-    """
-    try:
-        import torch
-    except ImportError as error:
-        raise MissingPackageError("torch", "this model") from error
-    # The fused attention of nn.MultiheadAttention has no counterpart in Relay; without it torch runs plain operators.
-    torch.backends.mha.set_fastpath_enabled(False)
+    """Return torch, which `torch_library` has imported."""
     return torch
 
 
@@ -56,7 +47,6 @@ def load_torchvision() -> ModuleType:
     Raises:
         MissingPackageError: torchvision is not installed.
     """
-    load_torch()
     if importlib.util.find_spec("torchvision") is None:
         raise MissingPackageError("torchvision", "this model")
     try:
@@ -79,8 +69,6 @@ _LIBRARIES: list[Any] = []  # a torch.library goes away with its last reference
 def _declare_detection_operators() -> None:
     """Declare operators for which torchvision registers a kernel at import, which fails if its library did not declare
     them."""
-    import torch
-
     library = torch.library.Library("torchvision", "DEF")
     boxes = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
     for name in ("nms", "qnms"):

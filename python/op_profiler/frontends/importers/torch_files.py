@@ -21,6 +21,7 @@ from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.importers import torch as torch_importer
 from op_profiler.frontends.importers.finish import readable_reason
 from op_profiler.frontends.importers.torch_functions import called
+from op_profiler.frontends.importers.torch_library import torch
 from op_profiler.frontends.importers.torch_options import known_tensor
 from op_profiler.frontends.input_shapes import batch_of, shapes_by_name
 from op_profiler.lean_imports import quiet
@@ -50,7 +51,6 @@ def lower_torchscript(path: Path, request: ModelRequest) -> ImportedModel:
 
 
 def _load_script(path: Path) -> Any:
-    torch = torch_importer.load_torch()
     try:
         with quiet():
             model = torch.jit.load(str(path), map_location="cpu").eval()
@@ -84,8 +84,6 @@ def _rows(model: Any, table: Any) -> int:
 
 
 def _example(shape: Sequence[int], vocabulary: int | None = None) -> Any:
-    import torch
-
     generator = torch.Generator().manual_seed(0)
     if vocabulary:
         return torch.randint(0, vocabulary, tuple(shape), generator=generator)
@@ -122,7 +120,6 @@ def lower_exported(path: Path, request: ModelRequest) -> ImportedModel:
 
 
 def _load_exported(path: Path) -> Any:
-    torch = torch_importer.load_torch()
     with zipfile.ZipFile(path) as archive:
         if any(PurePosixPath(n).name.startswith(("custom_obj_", "opaque_obj_")) for n in archive.namelist()):
             raise ModelError(f"{path} contains pickled objects next to its tensors, which are not read")
@@ -135,6 +132,7 @@ def _load_exported(path: Path) -> Any:
 
 def _hints_kept() -> contextlib.AbstractContextManager[None]:
     """Cache type hints: torch resolves those of the same classes of its schema for each node, a fifth of an import."""
+
     from torch._export.serde import serialize
 
     class Typing:
@@ -180,8 +178,6 @@ def _sizes(path: Path, name: str, kind: Any, given: tuple[int, ...] | None, batc
 
 
 def _filled(kind: Any, sizes: tuple[int, ...]) -> Any:
-    import torch
-
     if kind.dtype.is_floating_point:
         return _example(sizes).to(kind.dtype)
     return torch.zeros(sizes, dtype=kind.dtype)
@@ -193,7 +189,6 @@ def lower_function(request: ModelRequest) -> ImportedModel:
 
     Without example inputs, random ones with the requested shapes are used.
     """
-    torch = torch_importer.load_torch()
     torch_importer.prepare_torchvision()  # the user's code may import it
     torch.manual_seed(0)
     model, examples = called(request.name)
@@ -230,8 +225,6 @@ def lower_function(request: ModelRequest) -> ImportedModel:
 
 
 def _tensors(name: str, examples: Any) -> list[Any]:
-    import torch
-
     if isinstance(examples, torch.Tensor):
         return [examples]
     several = examples.values() if isinstance(examples, Mapping) else examples

@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 from op_profiler.errors import ModelError
-from op_profiler.frontends.importers import torch as torch_importer
+from op_profiler.frontends.importers.torch_library import torch
 
 _ENTRY = re.compile(r"^(.*)\[(\d+)\]$")
 
@@ -31,10 +31,10 @@ def called(name: str) -> tuple[Any, Any]:
         if int(entry[2]) >= len(models):
             raise ModelError(f"{name}: the list has {len(models)} models")
         made = models[int(entry[2])]
-        made = made() if callable(made) and not isinstance(made, torch_importer.load_torch().nn.Module) else made
+        made = made() if callable(made) and not isinstance(made, torch.nn.Module) else made
     else:
         made = _evaluated(name)
-    if isinstance(made, torch_importer.load_torch().nn.Module):
+    if isinstance(made, torch.nn.Module):
         return made, None
     if not isinstance(made, (tuple, list)) or len(made) != 2:
         raise ModelError(f"{name} should return a torch module and its example inputs, not {type(made).__name__}")
@@ -49,7 +49,7 @@ def listed(name: str) -> list[Any]:
     Raises:
         ModelError: the name cannot be imported or called, or is not a list.
     """
-    torch_importer.load_torch().manual_seed(0)
+    torch.manual_seed(0)
     found = _evaluated(name)
     if not isinstance(found, (list, tuple)):
         raise ModelError(f"{name} is no list of torch modules, but {type(found).__name__}")
@@ -63,7 +63,7 @@ def _evaluated(name: str) -> Any:
     sys.path.insert(0, folder)
     try:
         found = getattr(importlib.import_module(module), function)
-        return found() if callable(found) and not isinstance(found, torch_importer.load_torch().nn.Module) else found
+        return found() if callable(found) and not isinstance(found, torch.nn.Module) else found
     except (Exception, SystemExit) as error:  # the user's code may raise anything
         raise ModelError(f"{name} failed: {type(error).__name__}: {error}") from error
     finally:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from op_profiler.frontends.importers.torch_layers import inline, note_location
+from op_profiler.frontends.importers.torch_library import torch
 from op_profiler.frontends.importers.torch_options import spell_out_options
 from op_profiler.frontends.importers.torch_types import spell_out_types
 from op_profiler.frontends.importers.torch_writes import say_without_writing
@@ -49,8 +50,6 @@ def prepare(traced: Any, model: Any) -> None:
 
 def _open_functions(graph: Any, model: Any) -> None:
     """Replace each ``torch.autograd.Function`` by its traced operators; functions may call other functions."""
-    import torch
-
     if not any(node.kind() == _FUNCTION for node in graph.nodes()):
         return
     torch._C._jit_pass_onnx_autograd_function_process(graph)  # what each did becomes a block of its node; only once
@@ -86,8 +85,6 @@ def _read_weights_once(graph: Any) -> None:
 
 
 def _name_as_traces_do(graph: Any) -> None:
-    import torch
-
     for node in list(graph.nodes()):
         if node.kind() in _ASSERTIONS or _only_raises(node):
             node.destroy()

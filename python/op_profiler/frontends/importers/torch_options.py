@@ -15,6 +15,7 @@ import numpy as np
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.frontends.importers.relay_values import dtype_of, shape_of
 from op_profiler.frontends.importers.torch_attention import attention_with_options
+from op_profiler.frontends.importers.torch_library import torch
 from op_profiler.frontends.importers.torch_nodes import insert, nodes_of
 
 _SCALED = {"aten::add": 1, "aten::add_": 1, "aten::sub": 1, "aten::sub_": 1, "aten::rsub": 0}
@@ -91,8 +92,6 @@ def _count_from_the_front(traced: Any, node: Any) -> None:
 
 
 def _size_along(graph: Any, data: Any, axis: Any) -> Any:
-    import torch
-
     size = graph.insertNode(graph.create("aten::size", [data, axis], 1))
     size.output().setType(torch._C.IntType.get())
     return size.output()
@@ -116,8 +115,6 @@ def _is_from_the_front(traced: Any, index: Any) -> bool:
 
 def known_tensor(traced: Any, value: Any) -> Any:
     """Return the tensor of a value that is a constant or a buffer of the module."""
-    import torch
-
     path: list[str] = []
     while value.node().kind() in ("aten::lift_fresh_copy", "aten::to", "aten::detach", "aten::clone"):
         value = value.node().inputsAt(0)
@@ -183,8 +180,6 @@ def _refuse_fractions(node: Any) -> None:
 
 def _truncated_divide(inputs: Sequence[Any], types: Sequence[str]) -> Any:
     """Return a truncated quotient; integers are divided as integers, because large ones lose digits as floats."""
-    import torch
-
     relay = load_tvm().relay
     kinds = [dtype_of(value) if isinstance(value, relay.Expr) else None for value in inputs[:2]]
     samples = [

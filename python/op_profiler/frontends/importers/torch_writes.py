@@ -14,6 +14,8 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+from op_profiler.frontends.importers.torch_library import torch
+
 _SPLITS = ("aten::chunk", "aten::split", "aten::split_with_sizes", "aten::tensor_split", "aten::unbind")
 _RESHAPED = ("view", "view_as", "unsqueeze", "squeeze", "unflatten", "reshape", "reshape_as", "flatten", "ravel")
 _SWAPPED = ("transpose", "swapaxes", "swapdims", "t", "numpy_T", "mT")
@@ -124,8 +126,6 @@ class _Writes:
 
     def _fill_part(self, node: Any, written: Any) -> Any:
         """Write one value to a part with known position by a mask over the whole tensor, a single operator."""
-        import torch
-
         chain, whole = [], written
         while whole.debugName() in self.views:
             _, view, whole, _at = self.views[whole.debugName()]
@@ -274,8 +274,6 @@ def _short(node: Any) -> str:
 
 @functools.cache
 def _schema(text: str) -> Any:
-    import torch
-
     return torch._C.parse_schema(text)
 
 
@@ -301,8 +299,6 @@ def _gives_view(node: Any) -> bool:
 
 def _shares(view: Any) -> bool | None:
     """Return whether a value that may be a view or a copy is a view; None if the trace does not show it."""
-    import torch
-
     short = _short(view)
     if short not in ("reshape", "reshape_as", "flatten", "ravel", "contiguous", "to"):
         return True

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import onnx
+
 from op_profiler.compilers.imported_model import Form, FrameworkReference, ImportedModel, InputSpec, Opened
 from op_profiler.frontends.references import other_process
 from op_profiler.frontends.references.values import varying
@@ -59,7 +61,6 @@ class OnnxReference(FrameworkReference):
         """Return the model with the input sizes of the import; written to the folder if its own sizes differ."""
         if self._resized is None:
             return self._path.resolve()
-        import onnx
 
         path = folder / "model.onnx"
         onnx.save(self._resized(), str(path), save_as_external_data=True, location="model.data")
@@ -79,7 +80,5 @@ class OnnxReference(FrameworkReference):
 
 def _nodes(path: Path) -> dict[str, str]:
     """Return the name of the node that computes each value."""
-    import onnx
-
     graph = onnx.load(str(path), load_external_data=False).graph
     return {name: f"{node.op_type} {node.name or name}" for node in graph.node for name in node.output}

@@ -10,6 +10,7 @@ import dataclasses
 import signal
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -169,8 +170,6 @@ def _by_evaluator(what: ReferenceRun, batches: Sequence[list[Any]], names: list[
 
 
 def _tflite(what: ReferenceRun, batches: Sequence[list[Any]]) -> _Ran:
-    from importlib import metadata
-
     try:
         from ai_edge_litert.interpreter import Interpreter
     except ImportError as error:

@@ -16,6 +16,7 @@ from op_profiler.compilers.imported_model import (
     Opened,
 )
 from op_profiler.frontends.importers.torch_layers import unwrapped
+from op_profiler.frontends.importers.torch_library import torch
 from op_profiler.frontends.references.values import varying
 from op_profiler.lean_imports import quiet
 
@@ -35,8 +36,6 @@ class TorchReference(FrameworkReference):
     def __init__(
         self, load: Callable[[], Any], inputs: Sequence[InputSpec], lower: Callable[[Any], ImportedModel]
     ) -> None:
-        import torch
-
         self.framework = f"torch {torch.__version__.partition('+')[0]}"
         self.inputs = tuple(inputs)
         self._load = load
@@ -49,8 +48,6 @@ class TorchReference(FrameworkReference):
 
     def opened(self, batches: Sequence[Mapping[str, np.ndarray]]) -> Opened | None:
         """Run the module with the values of its nodes or innermost modules as outputs; None for TorchScript."""
-        import torch
-
         model = self._load()
         inner = unwrapped(model)
         if isinstance(inner, torch.jit.ScriptModule):
@@ -68,8 +65,6 @@ class TorchReference(FrameworkReference):
 
     def write(self, form: Form, folder: Path, inputs: Sequence[np.ndarray]) -> Path:
         """Write the module as ONNX, TorchScript or a program of torch.export into a folder, and return the file."""
-        import torch
-
         if form == "tflite":
             return super().write(form, folder, inputs)
         file = folder / f"model.{form}"
@@ -87,13 +82,9 @@ class TorchReference(FrameworkReference):
         return file
 
     def _tensors(self, batch: Mapping[str, np.ndarray]) -> list[Any]:
-        import torch
-
         return [torch.from_numpy(batch[i.name].copy()).to(getattr(torch, i.dtype)) for i in self.inputs]
 
     def _run(self, model: Any, batch: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        import torch
-
         tensors = self._tensors(batch)
         try:
             with quiet(), torch.no_grad():
@@ -105,8 +96,6 @@ class TorchReference(FrameworkReference):
 
 
 def _array(tensor: Any) -> Any:
-    import torch
-
     plain = tensor.detach().resolve_conj().resolve_neg()
     return (plain.to(torch.float32) if plain.dtype == torch.bfloat16 else plain).contiguous().numpy().copy()
 
@@ -118,7 +107,6 @@ def _opened(model: Any, values: Callable[..., tuple[list[str], list[Any]]]) -> A
         model: model with the weights.
         values: returns, for inputs, the names of what computed the values, and the values.
     """
-    import torch
 
     class _Opened(torch.nn.Module):
         def __init__(self) -> None:
@@ -146,7 +134,6 @@ def _of_modules(model: Any, inner: Any) -> Any:
         model: model that is called with the inputs.
         inner: the user's module, which gives the modules their names.
     """
-    import torch
 
     def values(*inputs: Any) -> tuple[list[str], list[Any]]:
         names: list[str] = []
@@ -171,7 +158,6 @@ def _of_modules(model: Any, inner: Any) -> Any:
 
 def _of_nodes(program: Any) -> Any:
     """Return a function of the values of an exported program's nodes, in order."""
-    import torch
 
     class _Nodes(torch.fx.Interpreter):
         def __init__(self) -> None:

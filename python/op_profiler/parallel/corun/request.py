@@ -14,6 +14,7 @@ from op_profiler.compilers import COMPILERS, DEFAULT_COMPILER
 from op_profiler.errors import MissingPackageError, ModelError, UnknownNameError, UsageError
 from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.measure.threads import check_thread_counts
 from op_profiler.options import MODEL, OUTPUT, Option, Within
 from op_profiler.parallel.planning.policies import POLICIES
 from op_profiler.schedules import records
@@ -242,8 +243,6 @@ class CorunRequest:
             raise UsageError("--streams is for --target cuda alone; give --threads")
 
     def _check_several_targets(self) -> None:
-        from op_profiler.measure.threads import check_thread_counts
-
         self.check_plan_options({})
         if len(self.models) < 2:
             raise UsageError("several targets are for several models, each of which chooses one: name another model")

@@ -93,8 +93,7 @@ class Interpolation:
         return self._made[family]
 
     def _make(self, members: np.ndarray) -> tuple[np.ndarray, Any] | None:
-        from scipy.interpolate import LinearNDInterpolator
-        from scipy.spatial import QhullError
+        from scipy import interpolate, spatial
 
         points = self._points[members]
         spread = points.max(axis=0) - points.min(axis=0)
@@ -105,8 +104,8 @@ class Interpolation:
         places, which = np.unique(points[:, axes], axis=0, return_inverse=True)
         values = np.bincount(which.ravel(), self._target[members]) / np.bincount(which.ravel())
         try:
-            return axes, LinearNDInterpolator(places, values)
-        except QhullError:  # all points in one plane
+            return axes, interpolate.LinearNDInterpolator(places, values)
+        except spatial.QhullError:  # all points in one plane
             return None
 
 

@@ -27,6 +27,7 @@ from op_profiler.prediction.latency.launched import launch_features
 from op_profiler.prediction.latency.scheduled import OperatorByRule
 from op_profiler.prediction.latency.traffic import NAMES, traffic_features
 from op_profiler.shipped import shipped_gpus, shipped_processors
+from op_profiler.targets.llvm import identity
 from op_profiler.targets.target import kind_of, resolve_target, tvm_identity, use_build_for
 
 if TYPE_CHECKING:
@@ -200,10 +201,8 @@ def identity_of_loops(target: str) -> str:
     Raises:
         OpProfilerError: this kind of target is not available.
     """
-    from op_profiler.targets.llvm.identity import processor_name
-
     tvm = tvm_identity(target, compiler_in_use().name)
-    parts = (op_profiler.__version__, str(_DESCRIPTION), *columns_of(target), target, tvm, processor_name())
+    parts = (op_profiler.__version__, str(_DESCRIPTION), *columns_of(target), target, tvm, identity.processor_name())
     return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
 

@@ -37,6 +37,7 @@ from op_profiler.prediction.latency.scheduled import OperatorByRule, by_rule
 from op_profiler.schedules.records import RULE
 from op_profiler.schedules.usable_records import UsableRecords
 from op_profiler.shipped import shipped_gpus
+from op_profiler.targets.llvm import identity
 from op_profiler.targets.target import tvm_identity
 
 _GOES_THROUGH = ("compilers", "frontends", "operators")
@@ -279,10 +280,15 @@ def _lower(request: BuildRequest, *, of_many: bool) -> LoweredModel:
 def _identity(request: BuildRequest, content: str) -> str:
     """Return a digest of everything that determines the operators of a model; ``llvm`` without options is this
     processor."""
-    from op_profiler.targets.llvm.identity import processor_name
-
     compiler = tvm_identity(request.target, request.compiler)
-    parts = [code_digest(*_GOES_THROUGH), content, request.target, request.precision, compiler, processor_name()]
+    parts = [
+        code_digest(*_GOES_THROUGH),
+        content,
+        request.target,
+        request.precision,
+        compiler,
+        identity.processor_name(),
+    ]
     parts.append(request.schedules)
     parts.append(identity_of_loops(request.target))  # which are kept when it is lowered
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]

@@ -22,6 +22,7 @@ from op_profiler.prediction.latency.query import unknown_loops
 from op_profiler.prediction.latency.vectors import vector_ratio
 from op_profiler.schedules.records import slug
 from op_profiler.shipped import ShippedProcessor, nearest_processor, shipped_gpus, shipped_processors
+from op_profiler.targets.llvm import identity
 
 if TYPE_CHECKING:
     from op_profiler.prediction.latency.devices import DeviceName
@@ -99,10 +100,8 @@ def shipped_processor(device: str | None = None, *, on_gpu: bool = False) -> Shi
     Raises:
         DatasetError: no data is included, or none for the requested device; the message lists the devices.
     """
-    from op_profiler.targets.llvm.identity import processor_name
-
     if device is None and not on_gpu:
-        nearest = nearest_processor(slug(processor_name()))
+        nearest = nearest_processor(slug(identity.processor_name()))
         if nearest is None:
             raise DatasetError(_NO_DATASET)
         return nearest

@@ -115,13 +115,12 @@ class SklearnTrees:
     def of(cls, name: str, seed: int) -> SklearnTrees:
         """Return a ``random_forest`` or a ``decision_tree`` that is not fitted yet."""
         try:
-            from sklearn.ensemble import RandomForestRegressor
-            from sklearn.tree import DecisionTreeRegressor
+            from sklearn import ensemble, tree
         except ImportError as error:
             raise MissingPackageError("scikit-learn", f"the predictor {name}", extra="predict") from error
         if name == "decision_tree":
-            return cls(DecisionTreeRegressor(min_samples_leaf=2, random_state=seed))
-        return cls(RandomForestRegressor(100, max_features=0.5, n_jobs=-1, random_state=seed))
+            return cls(tree.DecisionTreeRegressor(min_samples_leaf=2, random_state=seed))
+        return cls(ensemble.RandomForestRegressor(100, max_features=0.5, n_jobs=-1, random_state=seed))
 
     def fit(self, columns: np.ndarray, target: np.ndarray, weight: np.ndarray) -> None:
         """Fit the model of scikit-learn with `weight` as sample weights, shape (rows,)."""

@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from scipy.interpolate import LinearNDInterpolator, NearestNDInterpolator
+from scipy.spatial import QhullError
 
 from op_profiler.dataset.formats.format import Convolutions
 from op_profiler.prediction.library.library_predictor import LibraryPrediction
@@ -84,9 +86,6 @@ def _between(values: Mapping[float, float], wanted: float) -> float:
 
 
 def _plane(rows: Convolutions) -> _Plane:
-    from scipy.interpolate import LinearNDInterpolator, NearestNDInterpolator
-    from scipy.spatial import QhullError
-
     points = np.column_stack([rows.column("out_channels"), rows.column("size")]).astype(np.float64)
     milliseconds = rows.latency_us / 1e3
     linear: Any = None

@@ -70,10 +70,9 @@ def _model(name: str, seed: int) -> Any:
     if name == "xgboost":
         return _DefaultBoosting(seed)
     try:
-        from sklearn.ensemble import RandomForestRegressor
-        from sklearn.tree import DecisionTreeRegressor
+        from sklearn import ensemble, tree
     except ImportError as error:
         raise MissingPackageError("scikit-learn", f"the predictor {name}", extra="predict") from error
     if name == "random_forest":
-        return RandomForestRegressor(random_state=seed, n_jobs=-1)
-    return DecisionTreeRegressor(random_state=seed)
+        return ensemble.RandomForestRegressor(random_state=seed, n_jobs=-1)
+    return tree.DecisionTreeRegressor(random_state=seed)

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from op_profiler.errors import MissingPackageError, OpProfilerError, UsageError
+from op_profiler.targets.cuda import machine_code, tvm_build
 from op_profiler.targets.machine import Machine, Place
+from op_profiler.targets.target import tvm_target
 from op_profiler.targets.target_kind import TargetKind
 
 if TYPE_CHECKING:
@@ -43,20 +45,14 @@ class CudaKind(TargetKind):
 
     def activate_build(self, folder: Path) -> None:
         """Activate the TVM with CUDA; without a driver, a stub compiled in `folder` stands in for it."""
-        from op_profiler.targets.cuda.tvm_build import activate
-
-        activate(folder / "driver-stub")
+        tvm_build.activate(folder / "driver-stub")
 
     def prepare_build(self, tvm: ModuleType) -> None:
         """Make TVM compile CUDA code with NVRTC, or with nvcc if NVRTC is missing."""
-        from op_profiler.targets.cuda import machine_code
-
         machine_code.use(tvm)
 
     def check(self, target: str, *, remote: bool, dry_run: bool) -> None:
         """Check the form of the architecture, and that there is a GPU to measure on or to compile for."""
-        from op_profiler.targets.cuda import tvm_build
-
         architecture = re.search(r"-arch=(\S*)", target)
         if architecture is not None and not re.fullmatch(r"sm_\d{2,3}[a-z]?", architecture[1]):
             raise UsageError(f"-arch={architecture[1]} is no architecture of a GPU; they are named like sm_90")
@@ -71,16 +67,12 @@ class CudaKind(TargetKind):
 
     def check_build(self) -> None:
         """Raise OpProfilerError if the TVM with CUDA or a library of it is missing."""
-        from op_profiler.targets.cuda import tvm_build
-
         lacking = tvm_build.missing()
         if lacking:
             raise OpProfilerError(f"target cuda: this machine lacks {'; '.join(lacking)}")
 
     def resolve(self, target: str) -> Target:
         """Return TVM's target of the text, as the user wrote it."""
-        from op_profiler.targets.target import tvm_target
-
         return tvm_target(target)
 
     def default_thread_counts(self, place: Place | None) -> tuple[int, ...]:
@@ -117,22 +109,17 @@ class CudaKind(TargetKind):
 
     def machine_identity(self) -> str:
         """Return the fingerprint of the host and the UUID of the GPU."""
-        from op_profiler.targets.cuda.tvm_build import device_uuid
-        from op_profiler.targets.llvm.identity import host_fingerprint
+        from op_profiler.targets.llvm import identity
 
-        return f"{host_fingerprint()} {device_uuid()}"
+        return f"{identity.host_fingerprint()} {tvm_build.device_uuid()}"
 
     def processor_name(self) -> str:
         """Return the driver's name of the GPU; ``gpu`` without a GPU."""
-        from op_profiler.targets.cuda.tvm_build import device_name
-
-        return device_name() or "gpu"
+        return tvm_build.device_name() or "gpu"
 
     def lock(self) -> str:
         """Return the UUID of the GPU."""
-        from op_profiler.targets.cuda.tvm_build import device_uuid
-
-        return device_uuid()
+        return tvm_build.device_uuid()
 
     def plan_lanes(self) -> PlanLanes:
         """Return lanes that are streams."""

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from op_profiler.compilers.tvm_build import host_cpu, load_tvm
+from op_profiler.measure.threads import check_thread_counts, default_thread_counts
+from op_profiler.measure.turns import PROCESSOR, measuring
+from op_profiler.targets.llvm.options import checked
 from op_profiler.targets.machine import Machine, Place
 from op_profiler.targets.target import options_of
 from op_profiler.targets.target_kind import TargetKind
@@ -24,8 +27,6 @@ class LlvmKind(TargetKind):
 
     def resolve(self, target: str) -> Target:
         """Return a target with the user's options, otherwise with LLVM's name of this processor."""
-        from op_profiler.targets.llvm.options import checked
-
         options = options_of(target)
         return checked(f"llvm {options}" if options else f"llvm -mcpu={host_cpu()}")
 
@@ -41,7 +42,6 @@ class LlvmKind(TargetKind):
         """Return 1 for a machine behind RPC, otherwise the default thread counts of this processor."""
         if place is not None:
             return (1,)
-        from op_profiler.measure.threads import default_thread_counts
 
         return default_thread_counts()
 
@@ -50,15 +50,14 @@ class LlvmKind(TargetKind):
         if place is not None:
             super().check_threads(counts, place)
             return
-        from op_profiler.measure.threads import check_thread_counts
 
         check_thread_counts(tuple(counts))
 
     def expect_machine(self) -> None:
         """Query the processor's identity in the background."""
-        from op_profiler.targets.llvm.identity import ask_ahead
+        from op_profiler.targets.llvm import identity
 
-        ask_ahead()
+        identity.ask_ahead()
 
     def open_machine(self, target: Target, cores: Sequence[int] | None = None) -> Machine:
         """Open this machine's processor. When all its cores are opened for the first time, its peaks are measured,
@@ -67,28 +66,24 @@ class LlvmKind(TargetKind):
 
         host = Host(target, cores)
         if cores is None and "peaks" not in host.device.properties:  # once for a device
-            from op_profiler.measure.turns import measuring
-
             with measuring([self.lock()]):
                 host.probe()
         return host
 
     def machine_identity(self) -> str:
         """Return the fingerprint of the host and its identifier."""
-        from op_profiler.targets.llvm.identity import host_fingerprint, host_id
+        from op_profiler.targets.llvm import identity
 
-        return f"{host_fingerprint()} {host_id()}"
+        return f"{identity.host_fingerprint()} {identity.host_id()}"
 
     def processor_name(self) -> str:
         """Return name, family and model of this processor."""
-        from op_profiler.targets.llvm.identity import processor_name
+        from op_profiler.targets.llvm import identity
 
-        return processor_name()
+        return identity.processor_name()
 
     def lock(self) -> str:
         """Return the lock of this machine's processor."""
-        from op_profiler.measure.turns import PROCESSOR
-
         return PROCESSOR
 
     def plan_lanes(self) -> PlanLanes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import Target
 from op_profiler.errors import UnknownNameError, UsageError
 from op_profiler.targets.target import tvm_target
@@ -53,9 +54,8 @@ def check(target: Target) -> None:
     Raises:
         UsageError: LLVM does not know the triple, the processor, a feature or another option.
     """
-    import tvm
-    from tvm.target import codegen
-
+    tvm = load_tvm()
+    codegen = tvm.target.codegen
     if tvm.get_global_func("target.llvm_get_cpu_archlist", allow_missing=True) is None:
         return  # a TVM that cannot tell
     triple = str(target.attrs.get("mtriple", ""))

@@ -119,9 +119,7 @@ def list_machines(host: str, port: int) -> list[TrackerMachine]:
 
 
 def _tracker(host: str, port: int) -> Any:
-    load_tvm()
-    from tvm import rpc
-
+    rpc = load_tvm().rpc
     try:
         tracker = rpc.connect_tracker(host, port)
     except (OSError, RuntimeError) as error:
@@ -162,9 +160,7 @@ def connect(place: Place, *, wait_seconds: float, address: str | None = None) ->
     Raises:
         BoardLostError: no machine became free, or the one that did does not answer.
     """
-    load_tvm()
-    from tvm import rpc
-
+    rpc = load_tvm().rpc
     if not is_tracker(place.host, place.port):
         with deadline(wait_seconds, f"connecting to {place.host}:{place.port}"), _as_lost(place):
             return Connection(rpc.connect(place.host, place.port, place.key), f"{place.host}:{place.port}")
@@ -183,8 +179,7 @@ def connect(place: Place, *, wait_seconds: float, address: str | None = None) ->
 
 def _request(place: Place, wait_seconds: float) -> tuple[str, int, str]:
     """Request a machine from a tracker; return the address of its server and the key of the connection."""
-    from tvm.rpc import base
-
+    base = load_tvm().rpc.base
     tracker = _tracker(place.host, place.port)
     try:
         tracker._sock.settimeout(wait_seconds)

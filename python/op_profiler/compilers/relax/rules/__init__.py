@@ -39,9 +39,7 @@ def schedule_function(function: Any, vectors: Vectors) -> tuple[Any, Schedule]:
     Args:
         function: ``tvm.tirx.PrimFunc``.
     """
-    load_tvm()
-    from tvm import s_tir
-
+    s_tir = load_tvm().s_tir
     for name, rule in RULES.items():
         schedule = s_tir.Schedule(function)
         try:
@@ -65,9 +63,7 @@ def template_of(function: Any, vectors: Vectors, name: str) -> SchedulableFuncti
     Args:
         function: ``tvm.tirx.PrimFunc``.
     """
-    load_tvm()
-    from tvm import s_tir
-
+    s_tir = load_tvm().s_tir
     if name not in RULES:
         return None
     try:

@@ -63,9 +63,7 @@ def has_bool(schedule: Any, block: Any) -> bool:
 
 def uses(expression: Any, variable: Any) -> bool:
     """Return whether a variable occurs in a TIR expression."""
-    load_tvm()
-    from tvm.tirx.analysis import undefined_vars
-
+    undefined_vars = load_tvm().tirx.analysis.undefined_vars
     return any(variable.same_as(one) for one in undefined_vars(expression))
 
 

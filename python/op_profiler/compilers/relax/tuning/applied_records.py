@@ -42,9 +42,7 @@ class AppliedRecords:
         record = self._records.chosen.get(wanted)
         if record is None:
             return None
-        load_tvm()
-        from tvm import s_tir
-
+        s_tir = load_tvm().s_tir
         schedule = s_tir.Schedule(workload_of(function))
         try:
             s_tir.schedule.Trace.apply_json_to_schedule(record.config["trace"], schedule)

@@ -155,8 +155,7 @@ class SketchTask(FunctionTask):
 
 def _context(module: Any, target: Target) -> Any:
     tvm = load_tvm()
-    from tvm.s_tir import meta_schedule
-
+    meta_schedule = tvm.s_tir.meta_schedule
     known = tvm.target.Target({**dict(target.export()), "num-cores": usable_cores()})
     generator = meta_schedule.space_generator.PostOrderApply(sch_rules=_KIND, postprocs=_KIND, mutator_probs=_KIND)
     intrinsics = "tvm.s_tir.tensor_intrin"
@@ -170,16 +169,12 @@ def _context(module: Any, target: Target) -> Any:
 @functools.cache
 def _postprocessing() -> list[Any]:
     """Return the steps that MetaSchedule applies to every schedule for a processor; these need no context."""
-    load_tvm()
-    from tvm.s_tir.meta_schedule.postproc import Postproc
-
+    Postproc = load_tvm().s_tir.meta_schedule.postproc.Postproc
     return list(Postproc.create(_KIND))
 
 
 def _applied(module: Any, sketch: Sketch) -> Any:
-    load_tvm()
-    from tvm import s_tir
-
+    s_tir = load_tvm().s_tir
     schedule = s_tir.Schedule(module)
     s_tir.schedule.Trace.apply_json_to_schedule(list(sketch), schedule)
     return schedule
@@ -210,9 +205,7 @@ class _Names:
     """Meanings of the variables of a trace."""
 
     def __init__(self, module: Any, instructions: list[Any]) -> None:
-        load_tvm()
-        from tvm import s_tir
-
+        s_tir = load_tvm().s_tir
         schedule = s_tir.Schedule(module)
         self._blocks: dict[str, str] = {}
         self._loops: dict[str, tuple[str, str, bool]] = {}

@@ -84,9 +84,7 @@ class FunctionTask(Task):
     @functools.cached_property
     def _kinds(self) -> list[tuple[str, str, list[int]]]:
         """Return the arguments as MetaSchedule writes them: ``TENSOR``, dtype and shape of each."""
-        load_tvm()
-        from tvm.s_tir.meta_schedule.arg_info import ArgInfo
-
+        ArgInfo = load_tvm().s_tir.meta_schedule.arg_info.ArgInfo
         return [plain(one.as_json()) for one in ArgInfo.from_prim_func(self._module["main"])]
 
     def _built(self, module: Any) -> BuiltPoint:

@@ -22,18 +22,14 @@ def workload_of(function: Any) -> Any:
 
 def arguments_of(function: Any) -> tuple[str, str, str]:
     """Return a function as the arguments of a task and of a record."""
-    load_tvm()
-    from tvm.s_tir.meta_schedule.database import Workload
-
+    Workload = load_tvm().s_tir.meta_schedule.database.Workload
     digest, text = Workload(workload_of(function)).as_json()
     return FUNCTION, str(digest), str(text)
 
 
 def module_of(arguments: tuple[Any, ...]) -> Any:
     """Return the module that was converted to these arguments."""
-    load_tvm()
-    from tvm.s_tir.meta_schedule.database import Workload
-
+    Workload = load_tvm().s_tir.meta_schedule.database.Workload
     return Workload.from_json(list(arguments[1:3])).mod
 
 

@@ -125,9 +125,8 @@ def _are_added(rows: int, columns: int) -> bool:
 
 def register() -> None:
     """Register the template with AutoTVM and offer it for Relay's batch_matmul."""
-    load_tvm()
-    from tvm.relay.op.strategy import generic, x86
-
+    strategies = load_tvm().relay.op.strategy
+    generic, x86 = strategies.generic, strategies.x86
     wrap = functools.partial(generic.wrap_compute_batch_matmul, need_out_dtype=True)
     implementations = {
         BATCH_MATMUL: (registered(BATCH_MATMUL, _batch_matmul, _schedule, wrap), _applies),

@@ -113,9 +113,8 @@ def _schedule(s: Any, cfg: Any, op: Any, output: Any) -> None:
 
 def register() -> None:
     """Register both templates with AutoTVM and offer them for the blocked convolutions of Relay."""
-    load_tvm()
-    from tvm.relay.op.strategy import arm_cpu, generic, x86
-
+    strategies = load_tvm().relay.op.strategy
+    arm_cpu, generic, x86 = strategies.arm_cpu, strategies.generic, strategies.x86
     wrap = functools.partial(generic.wrap_compute_conv2d, need_data_layout=True, need_out_layout=True)
     for name, compute, strategy, originals in (
         (

@@ -75,9 +75,8 @@ def _are_added(rows: int) -> bool:
 
 def register() -> None:
     """Register the template with AutoTVM and offer it for Relay's packed dense."""
-    load_tvm()
-    from tvm.relay.op.strategy import generic, x86
-
+    strategies = load_tvm().relay.op.strategy
+    generic, x86 = strategies.generic, strategies.x86
     originals = {"cpu": x86.dense_pack_strategy_cpu}
     wrap = generic.wrap_compute_dense
     implementations = {

@@ -31,7 +31,7 @@ def registered(
         wrap: wraps a compute function of the op.
     """
     tvm = load_tvm()
-    from tvm.relay.op.strategy import generic
+    generic = tvm.relay.op.strategy.generic
 
     def scheduled(cfg: Any, outs: Any) -> Any:
         outs = [outs] if isinstance(outs, tvm.te.Tensor) else outs

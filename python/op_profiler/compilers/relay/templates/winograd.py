@@ -226,8 +226,7 @@ def _schedule_products(s: Any, cfg: Any, products: Any, alone: bool) -> None:
 def register() -> None:
     """Register the template with AutoTVM and Relay, and let convolutions be replaced by it where it is faster."""
     tvm = load_tvm()
-    from tvm.relay.op.strategy import arm_cpu, generic
-
+    arm_cpu, generic = tvm.relay.op.strategy.arm_cpu, tvm.relay.op.strategy.generic
     wrap = functools.partial(generic.wrap_compute_conv2d, need_data_layout=True, need_out_layout=True)
     implementation = registered(WINOGRAD, _winograd, _schedule_stages, wrap)
     strategy = generic.conv2d_winograd_without_weight_transform_strategy

@@ -71,8 +71,7 @@ def genetic(task: Task, seed: int) -> Tuner:
     Raises:
         UsageError: the task is another compiler's.
     """
-    from tvm.autotvm import tuner
-
+    tuner = load_tvm().autotvm.tuner
     mine = of_autotvm(task)
     return AutoTvmTuner(tuner.GATuner(mine.autotvm, pop_size=min(_POPULATION, len(mine.autotvm.config_space))), mine)
 
@@ -85,7 +84,6 @@ def droplet(task: Task, seed: int) -> Tuner:
     Raises:
         UsageError: the task is another compiler's.
     """
-    from tvm.autotvm import tuner
-
+    tuner = load_tvm().autotvm.tuner
     mine = of_autotvm(task)
     return AutoTvmTuner(tuner.DropletTuner(mine.autotvm), mine)

@@ -12,6 +12,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.compilers.relay.tuners.autotvm import AutoTvmTuner, of_autotvm
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import Target
 from op_profiler.cores import usable_cores
 from op_profiler.lean_imports import load_xgboost
@@ -48,9 +49,7 @@ def rank(task: Task, seed: int) -> Tuner:
 
 
 def _tuner(task: Task, features: str, loss: str) -> Tuner:
-    from tvm.autotvm.tuner.model_based_tuner import ModelBasedTuner
-    from tvm.autotvm.tuner.sa_model_optimizer import SimulatedAnnealingOptimizer
-
+    tuner = load_tvm().autotvm.tuner
     cost_models: Any = _cost_models()
     mine = of_autotvm(task)
 
@@ -60,21 +59,22 @@ def _tuner(task: Task, features: str, loss: str) -> Tuner:
             self.pool = _InProcess()
 
     steps = {"n_iter": 300, "parallel_size": 128} if features == "knob" else {"n_iter": 40, "parallel_size": 16}
-    optimizer = SimulatedAnnealingOptimizer(mine.autotvm, early_stop=30, log_interval=0, **steps)
+    optimizer = tuner.sa_model_optimizer.SimulatedAnnealingOptimizer(
+        mine.autotvm, early_stop=30, log_interval=0, **steps
+    )
     model = CostModel(
         mine.autotvm, feature_type=features, loss_type=loss, num_threads=usable_cores(), log_interval=None
     )
-    return AutoTvmTuner(ModelBasedTuner(mine.autotvm, model, optimizer, _PLAN), mine)
+    return AutoTvmTuner(tuner.model_based_tuner.ModelBasedTuner(mine.autotvm, model, optimizer, _PLAN), mine)
 
 
 @functools.cache
 def _cost_models() -> Any:
     """Return AutoTVM's module of cost models, imported again: its callbacks derive from a class of xgboost, which was
     hidden during the first import (`load_tvm`)."""
-    from tvm.autotvm.tuner import xgboost_cost_model
-
+    tuner = load_tvm().autotvm.tuner
     load_xgboost()
-    return importlib.reload(xgboost_cost_model)
+    return importlib.reload(tuner.xgboost_cost_model)
 
 
 class _InProcess:
@@ -82,8 +82,8 @@ class _InProcess:
 
     def map_with_error_catching(self, function: Any, arguments: Any) -> list[Any]:
         """Apply a function to arguments; where it fails, the result has no value, and the cost model uses zeros."""
-        from tvm.contrib.popen_pool import MapResult, StatusKind
-
+        popen_pool = load_tvm().contrib.popen_pool
+        MapResult, StatusKind = popen_pool.MapResult, popen_pool.StatusKind
         results = []
         for argument in arguments:
             try:

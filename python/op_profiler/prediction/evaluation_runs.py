@@ -1,0 +1,134 @@
+"""`Evaluation`: every predictor on every split of the measurements of a dataset or of a library's file."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from op_profiler.compilers.compiler import use_compiler
+from op_profiler.dataset.formats.tinynas import read_library
+from op_profiler.prediction import latency, library
+from op_profiler.prediction.latency import held_out as of_operators
+from op_profiler.prediction.latency.open_predictor import examples_for
+from op_profiler.prediction.library import splits as of_rows
+from op_profiler.prediction.library.library_predictor import without_suspicious
+from op_profiler.prediction.library.scoring import Score, evaluate
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Every predictor on every split.
+
+    Attributes:
+        about: the measurements that are used and those that are not, in words.
+        descriptions: what each split holds out, by its name.
+        fits: how often a predictor is fitted for a split, by its name.
+        score: fits a predictor to what a split leaves (split, predictor, and what is called before each fit with its
+            name); ``model`` has two scores, others one.
+    """
+
+    about: str
+    descriptions: Mapping[str, str]
+    splits: tuple[str, ...]
+    predictors: tuple[str, ...]
+    fits: Mapping[str, int]
+    score: Callable[[str, str, Callable[[str], None]], list[Score]]
+
+    @property
+    def steps(self) -> int:
+        """How many fits there will be."""
+        return sum(self.fits[split] for split in self.splits) * len(self.predictors)
+
+    def scores(self, announce: Callable[[str], None]) -> Iterator[Score]:
+        """Fit and score, one by one.
+
+        Args:
+            announce: called before each fit with the split and the predictor.
+        """
+        for split, predictor in itertools.product(self.splits, self.predictors):
+            yield from self.score(split, predictor, announce)
+
+
+def of_library(path: Path, splits: tuple[str, ...] | None, predictors: tuple[str, ...] | None, seed: int) -> Evaluation:
+    """Return the evaluation of predictors of a library's kernels.
+
+    Args:
+        path: file with the measurements.
+        splits: names; None for all.
+        predictors: names; None for all.
+        seed: of the splits.
+
+    Raises:
+        UnknownNameError: there is no such split or predictor.
+        DatasetError: the measurements cannot be read, or there is nothing to hold out.
+    """
+    splits = of_rows.SPLITS if splits is None else splits
+    predictors = tuple(library.PREDICTORS) if predictors is None else predictors
+    for name in predictors:
+        library.PREDICTORS.get(name)()
+    read = read_library(path)
+    table, findings = without_suspicious(read)
+    for name in splits:
+        of_rows.held_out(table, name, seed)
+    about = (
+        f"{len(table)} rows; not used: {read.failed} failed, {read.unreadable} that are no rows, "
+        f"{len(findings)} suspicious"
+    )
+    about += "".join(f"\n  {finding.kind}: {finding.reason}" for finding in findings[:5])
+
+    def score(split: str, predictor: str, announce: Callable[[str], None]) -> list[Score]:
+        announce(f"{split}: {predictor}")
+        return [evaluate(table, split, predictor, seed)]
+
+    return Evaluation(
+        about=about,
+        descriptions=of_rows.DESCRIPTIONS,
+        splits=splits,
+        predictors=predictors,
+        fits=dict.fromkeys(splits, 1),
+        score=score,
+    )
+
+
+def of_dataset(
+    db: str | None,
+    device: str | None,
+    compiler: str,
+    splits: tuple[str, ...] | None,
+    predictors: tuple[str, ...] | None,
+    seed: int,
+    note: Callable[[str], None],
+) -> Evaluation:
+    """Return the evaluation of predictors of operators, and select the compiler.
+
+    Args:
+        db, device, note: as in `examples_for`.
+        compiler: name of the compiler whose measurements are used.
+        splits: names; None for all.
+        predictors: names; None for all.
+        seed: of the splits.
+
+    Raises:
+        UnknownNameError: there is no such split, predictor or compiler.
+        DatasetError: the measurements cannot be read, or there is nothing to hold out.
+    """
+    splits = of_operators.SPLITS if splits is None else splits
+    predictors = tuple(latency.PREDICTORS) if predictors is None else predictors
+    for name in predictors:
+        latency.PREDICTORS.check(name)
+    use_compiler(compiler)
+    examples = examples_for(db=db, device=device, compiler=compiler, note=note)
+    fits = {name: of_operators.fits_of(examples, name, seed) for name in splits}
+    left = ", ".join(f"{count} {reason}" for reason, count in examples.left_out.items()) or "none"
+    processor = examples.devices[int(examples.device[0])].processor
+    about = f"{len(examples)} measurements of {len(examples.operators)} operators on {processor}; not used: {left}"
+    return Evaluation(
+        about=about,
+        descriptions=of_operators.DESCRIPTIONS,
+        splits=splits,
+        predictors=predictors,
+        fits=fits,
+        score=lambda split, predictor, announce: of_operators.evaluate(examples, split, predictor, seed, announce),
+    )
