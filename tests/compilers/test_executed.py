@@ -113,6 +113,16 @@ def test_vectors_of_an_odd_number_of_values_are_told_apart() -> None:
     assert odd[12] >= 2 * 8 * 8 * 32  # a load or a product, and a sum
 
 
+@pytest.mark.parametrize("rows", [1, 8])
+def test_sums_in_odd_vectors_are_passed_on_lane_by_lane(rows: int) -> None:
+    """Each sum of 24 values is passed to the next iteration: a row at a time four times unrolled, or eight rows."""
+    depth, columns = 64, 48
+    found = of(described(Dense(rows, depth, columns))).parallel
+    iterations = depth / 4 if rows == 1 else depth
+    assert found["odd_lanes"] == pytest.approx(rows * iterations * columns, rel=0.1)
+    assert of(described(Dense(rows, depth, 64))).parallel["odd_lanes"] == 0
+
+
 def test_what_vectors_leave_over_of_a_thread_s_part_is_little() -> None:
     """Each input is copied by a loop over threads, whose bounds are no numbers; LLVM makes vectors of eight of it."""
     found = of_point(Concatenate((1, 2, 5, 5, 16), 3)).parallel

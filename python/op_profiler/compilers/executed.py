@@ -40,8 +40,10 @@ CLASSES = (
     "odd_lanes",
 )
 """Classes of instructions. Vectors count by the registers that they fill, gathers by element, and functions by element
-and by their cost (`FUNCTION_COSTS`). Vectors whose length is not a power of two count a second time: by registers, and
-by lanes if they are longer than a register, because LLVM then splits them lane by lane."""
+and by their cost (`FUNCTION_COSTS`). Vectors whose length is not a power of two count a second time by registers
+(``odd_registers``). If they are longer than a register and pass from one block of code to the next, as the sums of a
+loop do, LLVM takes them apart and passes each lane in a register of its own (``odd_lanes``; `getVectorTypeBreakdown` in
+LLVM's TargetLoweringBase.cpp)."""
 
 _TYPE = re.compile(r"<(\d+) x (float|double|half|bfloat|ptr|i\d+)>|\b(float|double|half|bfloat|ptr|i\d+)\b")
 _BITS = {"float": 32, "double": 64, "half": 16, "bfloat": 16, "ptr": 64}
@@ -132,12 +134,15 @@ def _counted(instruction: str, vector_bits: int) -> Iterator[tuple[str, float]]:
     operation, _, rest = text.partition(" ")
     if operation in ("tail", "musttail", "notail"):
         operation, _, rest = rest.partition(" ")
-    if operation in _FREE:
-        return
     lanes, bits = _width(rest)
     registers = math.ceil(lanes * bits / vector_bits)
-    if lanes.bit_count() > 1:
-        yield ("odd_lanes", lanes) if lanes * bits > vector_bits else ("odd_registers", registers)
+    odd = lanes.bit_count() > 1
+    if operation == "phi" and odd and registers > 1:
+        yield "odd_lanes", lanes
+    if operation in _FREE:
+        return
+    if odd:
+        yield "odd_registers", registers
     if operation in _BY_REGISTER:
         yield _BY_REGISTER[operation], registers
     elif operation in _INTEGER:

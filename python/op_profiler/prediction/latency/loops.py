@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from op_profiler.compilers.loop_nest import Kernel
     from op_profiler.compilers.tvm_types import Target
 
-_DESCRIPTION = 12
+_DESCRIPTION = 13
 """Version of the description of loops; if it changes, cached loops are read again by the compiler."""
 _NOTED_FROM, _NOTED_EACH = 40, 200
 """Operators whose lowering takes seconds, and ten seconds or so."""
