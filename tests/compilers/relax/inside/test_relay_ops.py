@@ -96,7 +96,7 @@ def test_an_op_that_is_not_taken_over_is_named_whatever_this_tvm_says_of_it(
 ) -> None:
     load_tvm()
     data = {"name": "x", "shape": [2, 3], "dtype": "float32"}
-    called = {"arguments": [["input", "x"]] * 2, "shapes": [[2, 3]], "layers": []} | node
+    called = {"arguments": [["input", "x"]] * 2, "shapes": [[2, 3]], "locations": []} | node
     (tmp_path / "graph.json").write_text(json.dumps({"inputs": [data], "nodes": [called], "output": ["node", 0]}))
     np.savez(tmp_path / "weights.npz")
     with pytest.raises(ModelError, match=f"Relay's op {told}"):
