@@ -82,17 +82,46 @@ def test_one_processor_alone_has_an_interval_too() -> None:
     assert (predicted.low_us < predicted.latency_us).all() and (predicted.latency_us < predicted.high_us).all()
 
 
+def devices_of(count: int, noise: float, random: np.random.Generator, items: np.ndarray) -> list[np.ndarray]:
+    """Return times of devices with slopes of their own; `noise` is the part that no other device explains."""
+    slopes = (random.normal(1, 0.3, items.shape[1]) for _ in range(count))
+    return [np.exp(random.normal() + items @ slope + random.normal(0, noise, len(items))) for slope in slopes]
+
+
 def test_a_new_device_is_predicted_from_a_few_items_of_it() -> None:
     random = np.random.default_rng(0)
     items = random.normal(size=(120, 3))
-    levels = (random.normal() + items @ random.normal(1, 0.3, 3) + random.normal(0, 0.02, 120) for _ in range(9))
-    devices = [np.exp(level) for level in levels]
-    split = TransferProblem(devices[:8], 10, items, 0).split("new", [devices[8]], "all but ten")
+    known = {str(number): [times] for number, times in enumerate(devices_of(8, 0.02, random, items))}
+    split = TransferProblem(known, 10, items, 0).split("new", devices_of(1, 0.02, random, items), "all but ten")
     assert len(split.truth_us) == 110 and split.ranked is not None
     errors = {name: np.abs(split.answer(name).latency_us / split.truth_us - 1).mean() for name in METHODS}
     assert errors["default"] < 0.05 and errors["default"] < min(errors["trees"], errors["factor"])
     predicted = split.answer("default")
     assert np.mean((predicted.low_us <= split.truth_us) & (split.truth_us <= predicted.high_us)) > 0.75
+
+
+def test_a_device_whose_samples_fit_less_well_has_wider_intervals() -> None:
+    random = np.random.default_rng(0)
+    items = random.normal(size=(200, 3))
+    times = [devices_of(1, noise, random, items)[0] for noise in 4 * [0.02, 0.05, 0.1, 0.2]]
+    task = TransferProblem({str(number): [each] for number, each in enumerate(times)}, 10, items, 0)
+    widths = []
+    for noise in (0.02, 0.2):
+        predicted = task.split("new", devices_of(1, noise, random, items), "all but ten").answer("default")
+        widths.append(np.median(np.log(predicted.high_us / predicted.low_us)))
+    assert widths[1] > 1.2 * widths[0]
+
+
+def test_settings_of_a_device_are_left_out_together() -> None:
+    random = np.random.default_rng(0)
+    items = random.normal(size=(120, 3))
+    times = devices_of(6, 0.1, random, items)
+    twice = {str(number): [each, 2 * each] for number, each in enumerate(times)}
+    new = devices_of(1, 0.1, random, items)
+    once = TransferProblem({name: pair[:1] for name, pair in twice.items()}, 10, items, 0).split("", new, "")
+    both = TransferProblem(twice, 10, items, 0).split("", new, "")
+    widths = [np.median(each.high_us / each.low_us) for each in (once.answer("default"), both.answer("default"))]
+    assert widths[1] > 0.8 * widths[0]
 
 
 def test_missing_times_of_known_devices_are_completed() -> None:

@@ -31,6 +31,7 @@ _SPACES: dict[str, tuple[tuple[str, ...], tuple[str, ...], Published | None]] = 
 }
 """By search space: known devices (those of its training and its validation), new devices, and the results of HELP on
 these."""
+_BATCH = re.compile(r"_(1|32|64|256)$")
 _MS = 1e3  # microseconds
 
 
@@ -52,7 +53,10 @@ def _read(folder: Path, seed: int) -> Reading:
         reading.skipped["no positive time"] += int(sum((each <= 0).sum() for each in times.values()))
         times = {name: np.where(each > 0, each, np.nan) for name, each in times.items()}
         items = _items(folder, space, len(times[known[0]]))
-        task = TransferProblem([times[name] for name in known], _SAMPLES, items, seed)
+        settings: dict[str, list[np.ndarray]] = {}
+        for name in known:
+            settings.setdefault(_BATCH.sub("", name), []).append(times[name])
+        task = TransferProblem(settings, _SAMPLES, items, seed)
         reading.splits += [_whole(task, space, [times[name] for name in new], published)]
         reading.splits += [task.split(f"{space}, {name}", [times[name]], f"{name} but for {_SAMPLES}") for name in new]
     return reading

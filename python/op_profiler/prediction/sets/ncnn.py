@@ -59,7 +59,10 @@ def _read(folder: Path, seed: int) -> Reading:
     processors = sorted({run[0] for run in times})
     for part in range(_PARTS):
         new = set(np.random.default_rng(seed).permutation(processors)[part::_PARTS])
-        known = [each for run, each in times.items() if run[0] not in new]
+        known: dict[str, list[np.ndarray]] = {}
+        for run, each in times.items():
+            if run[0] not in new:
+                known.setdefault(run[0], []).append(each)
         asked = [each for run, each in times.items() if run[0] in new]
         task = TransferProblem(known, _SAMPLES, np.eye(len(networks)), seed)
         name, of = (

@@ -47,7 +47,7 @@ def _read(folder: Path, seed: int) -> Reading:
     items = np.array([sizes_of(next(one for one in records.values() if one.task == task)) for task in tasks])
     times = {name: np.array([each[task] for task in tasks]) for name, each in found.items()}
     for name in times:
-        task = TransferProblem([times[other] for other in times if other != name], _SAMPLES, items, seed)
+        task = TransferProblem({other: [times[other]] for other in times if other != name}, _SAMPLES, items, seed)
         error = Published(_PUBLISHED[name], "MAPE", _ONE_FACTOR) if name in _PUBLISHED else None
         of = f"{name} but for {_SAMPLES} operators"
         reading.splits.append(task.split(name, [times[name]], of, error))

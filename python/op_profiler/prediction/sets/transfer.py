@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from op_profiler.prediction.sets.public_set import Published, Split
 _COVERAGE = 0.9
 _NOISES = (0.02, 0.05, 0.1, 0.2)  # standard deviations of the logarithm
 _LIKENESSES = (0.0, 0.1, 0.2, 0.4)  # of what items of similar features share
+_PRIOR_SAMPLES = (2.0, 8.0, 32.0, np.inf)  # that the known devices' misfit counts as, next to the samples of a device
 _DRAWS = 5
 _CANDIDATES = 300  # items of a draw, of which those to measure are chosen
 _DESIGN = (0.05, 0.1)  # noise and likeness that the choice assumes
@@ -36,15 +37,17 @@ class TransferProblem:
     """Known devices, and devices of which a few items are measured.
 
     Args:
-        known: microseconds of each item by the name of the device; NaN if there is none.
+        known: by device, microseconds of each item in each of its settings (such as batch or threads); NaN if there is
+            none. Settings of a device are left out together.
         samples: number of items that are measured on a new device.
         items: shape (items, features): features of an item, without a time.
         seed: seed of random choices.
     """
 
-    def __init__(self, known: Sequence[np.ndarray], samples: int, items: np.ndarray, seed: int) -> None:
-        self._known = completed(np.log(np.stack(known)))
-        self._measured = np.isfinite(np.stack(known))
+    def __init__(self, known: Mapping[str, Sequence[np.ndarray]], samples: int, items: np.ndarray, seed: int) -> None:
+        table = np.concatenate([np.stack(settings) for settings in known.values()])
+        self._known, self._measured = completed(np.log(table)), np.isfinite(table)
+        self._device = np.repeat(np.arange(len(known)), [len(settings) for settings in known.values()])
         self._samples, self._items, self._seed = samples, items, seed
 
     def split(self, name: str, times: Sequence[np.ndarray], held_out: str, published: Published | None = None) -> Split:
@@ -86,8 +89,9 @@ class TransferProblem:
     def _answer(self, method: str, device: np.ndarray, sampled: np.ndarray, rest: np.ndarray) -> LibraryPrediction:
         seen = np.log(device[sampled])
         if method == "default":
-            centre, spread = self._conditioned(self._known, sampled, seen, rest, *self._chosen)
-            width = self._quantile * spread
+            centre, spread, misfit = self._conditioned(self._known, sampled, seen, rest, *self._chosen)
+            weight, usual, quantile = self._interval
+            width = quantile * spread * _scale(misfit, len(sampled), weight, usual)
             return LibraryPrediction(np.exp(centre), np.exp(centre - width), np.exp(centre + width))
         shape = self._plain if method == "trees" else self._known.mean(axis=0)
         return LibraryPrediction.without_interval(np.exp(shape[rest] + np.median(seen - shape[sampled])))
@@ -106,23 +110,36 @@ class TransferProblem:
     def _chosen(self) -> tuple[float, float]:
         """Return noise and likeness with the smallest error on known devices that were left out."""
         choices = itertools.product(_NOISES, _LIKENESSES)
-        return min(choices, key=lambda choice: float(np.mean(self._left_out(*choice)[0])))
+        return min(choices, key=lambda choice: float(np.concatenate([trial.error for trial in self._left_out(*choice)]).mean()))
 
     @functools.cached_property
-    def _quantile(self) -> float:
-        """Return the quantile of the error divided by the standard deviation, on known devices that were left out."""
-        error, spread = self._left_out(*self._chosen)
-        return float(np.quantile(error / spread, _COVERAGE))
+    def _interval(self) -> tuple[float, float, float]:
+        """Return the weight of the known devices' misfit, that misfit, and the quantile of the error divided by the
+        scaled standard deviation, on known devices that were left out.
 
-    def _left_out(self, noise: float, likeness: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return errors and standard deviations of the logarithm."""
-        errors, spreads = [], []
+        The weight has the smallest mean interval score (Gneiting and Raftery, 2007).
+        """
+        left_out = self._left_out(*self._chosen)
+        usual = float(np.mean([trial.misfit for trial in left_out]))
+        errors = np.concatenate([trial.error for trial in left_out])
+
+        def judged(weight: float) -> tuple[float, float, float, float]:
+            scales = [_scale(trial.misfit, self._samples, weight, usual) for trial in left_out]
+            spread = np.concatenate([trial.spread * scale for trial, scale in zip(left_out, scales, strict=True)])
+            quantile = float(np.quantile(errors / spread, _COVERAGE))
+            beyond = np.maximum(errors - quantile * spread, 0.0)
+            return float((quantile * spread + beyond / (1 - _COVERAGE)).mean()), weight, usual, quantile
+
+        return min(judged(weight) for weight in _PRIOR_SAMPLES)[1:]
+
+    def _left_out(self, noise: float, likeness: float) -> list[_LeftOut]:
+        """Return the results on the devices of `_trials`."""
+        results = []
         for number, sampled, rest in self._trials:
-            device, others = self._known[number], np.delete(self._known, number, axis=0)
-            centre, spread = self._conditioned(others, sampled, device[sampled], rest, noise, likeness)
-            errors.append(np.abs(centre - device[rest]))
-            spreads.append(spread)
-        return np.concatenate(errors), np.concatenate(spreads)
+            device, others = self._known[number], self._known[self._device != self._device[number]]
+            centre, spread, misfit = self._conditioned(others, sampled, device[sampled], rest, noise, likeness)
+            results.append(_LeftOut(np.abs(centre - device[rest]), spread, misfit))
+        return results
 
     @functools.cached_property
     def _trials(self) -> list[tuple[int, np.ndarray, np.ndarray]]:
@@ -131,7 +148,7 @@ class TransferProblem:
         drawn = np.random.default_rng(self._seed).permutation(len(self._known))[:_LEFT_OUT]
         trials = []
         for number, draw in itertools.product(drawn, range(_DRAWS)):
-            others = np.delete(self._known, number, axis=0)
+            others = self._known[self._device != self._device[number]]
             device = np.where(self._measured[number], self._known[number], np.nan)
             sampled, rest = self._drawn(others, device, draw)
             trials.append((int(number), sampled, rest[:: max(len(rest) // _JUDGED, 1)]))
@@ -145,8 +162,9 @@ class TransferProblem:
         wanted: np.ndarray,
         noise: float,
         likeness: float,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and standard deviation of the predicted items' logarithms on a new device.
+    ) -> tuple[np.ndarray, np.ndarray, float]:
+        """Return mean and standard deviation of the predicted items' logarithms on a new device, and the misfit of the
+        measured ones: their variance divided by the assumed variance.
 
         Args:
             known: shape (devices, items), logarithms, none missing.
@@ -160,11 +178,13 @@ class TransferProblem:
         covariance = parts[:, sampled].T @ parts[:, sampled] + likeness**2 * self._alike(sampled, sampled)
         inverse = np.linalg.inv(covariance + noise**2 * np.eye(len(sampled)))
         level = (inverse @ (seen - mean[sampled])).sum() / inverse.sum()
+        residual = seen - mean[sampled] - level
+        misfit = float(residual @ inverse @ residual) / max(len(sampled) - 1, 1)
         cross = parts[:, wanted].T @ parts[:, sampled] + likeness**2 * self._alike(wanted, sampled)
-        centre = level + mean[wanted] + cross @ inverse @ (seen - mean[sampled] - level)
+        centre = level + mean[wanted] + cross @ inverse @ residual
         own = (parts[:, wanted] ** 2).sum(axis=0) + likeness**2 - np.einsum("as,st,at->a", cross, inverse, cross)
         unknown_level = (1 - (cross @ inverse).sum(axis=1)) ** 2 / inverse.sum()
-        return centre, np.sqrt(np.maximum(own, 0) + unknown_level + noise**2)
+        return centre, np.sqrt(np.maximum(own, 0) + unknown_level + noise**2), misfit
 
     def _alike(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
         """Return the similarity of items by their features, 1 for equal ones, shape (one, other)."""
@@ -177,6 +197,21 @@ class TransferProblem:
         spread = self._items.std(axis=0)
         scaled: np.ndarray = self._items[:, spread > 0] / spread[spread > 0]
         return scaled
+
+
+@dataclasses.dataclass(frozen=True)
+class _LeftOut:
+    """A known device that was left out: errors and standard deviations of logarithms, and the misfit of its samples."""
+
+    error: np.ndarray
+    spread: np.ndarray
+    misfit: float
+
+
+def _scale(misfit: float, samples: int, weight: float, usual: float) -> float:
+    """Return the factor of a device's standard deviations: the mean of its misfit and the usual one, by weights."""
+    share = (samples - 1) / (samples - 1 + weight)
+    return float(np.sqrt(share * misfit + (1 - share) * usual))
 
 
 def _parts(known: np.ndarray) -> np.ndarray:
