@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from common import Tables
 
+    from op_profiler.prediction.sets.scores import SetScore
+
 _TINYNAS = ("random", "h", "oc", "ratio", "batch", "largest")
 _GOALS = {
     ("neusight", "linear, H100"): 10.0,
@@ -97,6 +99,14 @@ def main() -> None:
     lines = keep.read_text().splitlines() if keep is not None and keep.exists() else []
     scores = {(entry["set"], entry["split"]): entry for entry in map(json.loads, lines)}
     skipped = []
+
+    def scored(score: SetScore) -> None:
+        entry: Any = finite(dataclasses.asdict(score))
+        scores[score.set, score.split] = entry
+        if keep is not None:
+            with keep.open("a") as file:
+                file.write(json.dumps(entry) + "\n")
+
     names = arguments.set or list(SETS)
     for result in evaluate_sets(
         names,
@@ -104,17 +114,12 @@ def main() -> None:
         0,
         lambda text: print(text, file=sys.stderr, flush=True),
         lambda name, split: (name, split) not in scores,
+        scored,
     ):
         if result.fetch is not None:
             print(f"{result.set} is absent; fetch it with: {result.fetch}")
             continue
         skipped += [{"set": result.set, "rows": count, "why": why} for why, count in result.skipped.items()]
-        for score in result.scores:
-            entry: Any = finite(dataclasses.asdict(score))
-            scores[score.set, score.split] = entry
-            if keep is not None:
-                with keep.open("a") as file:
-                    file.write(json.dumps(entry) + "\n")
     rows = [row_of(score) for score in scores.values() if score["set"] in names]
     tables = {
         "splits": with_earlier(__file__, "splits", rows, ["set", "split"]),

@@ -43,7 +43,7 @@ def sheets(sets: Path) -> dict[str, dict[str, Processor]]:
 def of_other_operators(copies: KernelPredictor, known: KernelPredictor) -> KernelPredictor:
     """Give the float16 copies, which are of one operator, the interval of float32 ones on a GPU that was left out."""
     assert known.far is not None, "float32 kernels are of several GPUs"
-    return dataclasses.replace(copies, near=known.far, far=None)
+    return dataclasses.replace(copies, near=known.far.spread, far=None)
 
 
 def main() -> None:

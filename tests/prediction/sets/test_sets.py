@@ -77,6 +77,20 @@ def test_a_kernel_is_predicted_on_known_processors_and_on_one_that_was_never_mea
     assert 0.8 < np.mean((inside.low_us <= known.truth_us) & (known.truth_us <= inside.high_us)) <= 1
 
 
+def test_kernels_larger_than_all_known_ones_have_wider_intervals() -> None:
+    table = synthetic([SMALL], 1500, 0)
+    work = table.flops + table.moved
+    small = work < np.quantile(work, 0.7)
+    fitted = KernelPredictor.fit(table.where(small), 0)
+    inside, widths = {}, {}
+    for name, rows in (("known", small), ("larger", ~small)):
+        truth = table.where(rows)
+        predicted = fitted.predict(truth)
+        inside[name] = np.mean((predicted.low_us <= truth.time_us) & (truth.time_us <= predicted.high_us))
+        widths[name] = np.median(np.log(predicted.high_us / predicted.low_us))
+    assert inside["larger"] > 0.85 and widths["larger"] > 1.5 * widths["known"]
+
+
 def test_one_processor_alone_has_an_interval_too() -> None:
     predicted = KernelPredictor.fit(synthetic([SMALL], 800, 0), 0).predict(synthetic([SMALL], 50, 1))
     assert (predicted.low_us < predicted.latency_us).all() and (predicted.latency_us < predicted.high_us).all()

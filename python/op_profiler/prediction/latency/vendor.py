@@ -22,7 +22,7 @@ from op_profiler.prediction.latency.operator_predictor import UNSUPPORTED, VENDO
 from op_profiler.prediction.latency.query import Query
 from op_profiler.prediction.latency.trees import Trees
 from op_profiler.prediction.sets import aiconfigurator, neusight
-from op_profiler.prediction.sets.kernel_problem import Ensemble, KernelPredictor, KernelSpread
+from op_profiler.prediction.sets.kernel_problem import DistantSpread, Ensemble, KernelPredictor, KernelSpread
 from op_profiler.prediction.sets.kernels import Kernels, Processor
 from op_profiler.prediction.sets.vendor_groups import copies
 from op_profiler.shipped import shipped_vendor_kernels
@@ -141,9 +141,10 @@ def save(
     for name, one in predictors.items():
         groups[name] = {
             "known": [dataclasses.asdict(processor) for processor in one.known],
+            "limits": one.limits,
             "near": dataclasses.asdict(one.near),
+            "beyond": dataclasses.asdict(one.beyond),
             "far": None if one.far is None else dataclasses.asdict(one.far),
-            "farthest": one.farthest,
             "least_bytes": least_bytes[name],
             "regressors": len(one.ensemble.pooled),
         }
@@ -169,11 +170,17 @@ def load(path: Path) -> tuple[dict[str, Any], dict[str, KernelPredictor]]:
                 members = [f"{name} {number}.npz" for number in range(one["regressors"])]
                 ensemble = Ensemble([Trees.from_bytes(archive.read(member)) for member in members], {})
                 known = [Processor(**sheet) for sheet in one["known"]]
-                far = None if one["far"] is None else KernelSpread(**one["far"])
-                predictors[name] = KernelPredictor(ensemble, known, KernelSpread(**one["near"]), far, one["farthest"])
+                limits = {int(kind): tuple(each) for kind, each in one["limits"].items()}
+                far = None if one["far"] is None else _distant(one["far"])
+                near, beyond = KernelSpread(**one["near"]), _distant(one["beyond"])
+                predictors[name] = KernelPredictor(ensemble, known, limits, near, beyond, far)
     except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
         raise DatasetError(f"{path} is no predictor of vendor kernels that can be read: {error}") from error
     return contents, predictors
+
+
+def _distant(content: Mapping[str, Any]) -> DistantSpread:
+    return DistantSpread(KernelSpread(**content["spread"]), content["distance"])
 
 
 def _described(query: Query) -> tuple[list[frozenset[str]], list[dict[str, float]]]:

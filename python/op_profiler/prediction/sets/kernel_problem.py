@@ -1,8 +1,9 @@
 """One method for kernels of vendors' libraries: trees on the time divided by simple models of the processor.
 
 The method predicts other sizes on measured processors, and kernels on processors that were not measured. The interval
-is calibrated for both: on a part of the training rows, and on each training processor left out in turn. A new
-processor's interval lies between the two, by the distance to the nearest training processor.
+is calibrated on parts of the training rows that are left out: random rows, the largest kernels, and each processor. It
+becomes wider with the distance of a kernel's sizes from all training sizes, and of its processor from the training
+processors.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ _LEAST_DISTANCE = 0.1
 _SIMILAR = 0.6  # distance of data sheets at which a processor says little of another
 _MOST_ROWS = 8_000  # that the interval is calibrated on
 _SHARE = 0.15  # of the training rows is held out for the interval
+_LARGEST = 0.3  # of the training rows of a kind are held out for the interval of larger kernels
+_FARTHEST = 2.0  # distance up to which errors grow, in mean distances of the rows that were left out
 
 
 class KernelProblem:
@@ -54,7 +57,7 @@ class KernelProblem:
         return Split(
             name=name,
             held_out=held_out,
-            development="a random seventh of the training rows; each training processor in turn",
+            development="a random seventh of the training rows; the largest kernels; each training processor in turn",
             trained=len(self._train),
             truth_us=test.time_us,
             answer=lambda method: self._answer(method, test),
@@ -92,6 +95,9 @@ class _Plain:
         return np.asarray(self._model.inplace_predict(plain_features(test)), dtype=np.float64)
 
 
+Limits = dict[int, tuple[list[float], list[float]]]
+
+
 @dataclasses.dataclass(frozen=True)
 class KernelSpread:
     """Quantile of the error divided by `margin` + disagreement; the margin is the median error."""
@@ -101,22 +107,33 @@ class KernelSpread:
 
 
 @dataclasses.dataclass(frozen=True)
+class DistantSpread:
+    """Errors of rows that are unlike the training rows, and their mean distance to them."""
+
+    spread: KernelSpread
+    distance: float
+
+
+@dataclasses.dataclass(frozen=True)
 class KernelPredictor:
     """Estimates with 90 % intervals.
 
     Attributes:
         ensemble: computes the estimates, and the disagreement of its regressors.
         known: processors that were measured.
+        limits: least and greatest logarithms of sizes and work, by kind.
         near: errors on a part of the rows.
-        far: errors on each processor left out in turn; None if only one was measured.
-        farthest: mean distance between a processor that was left out and the nearest other one.
+        beyond: errors on the largest kernels, by octaves beyond the limits.
+        far: errors on each processor left out in turn, by the distance to the nearest one; None if only one was
+            measured.
     """
 
     ensemble: Ensemble
     known: Sequence[Processor]
+    limits: Limits
     near: KernelSpread
-    far: KernelSpread | None
-    farthest: float = 1.0
+    beyond: DistantSpread
+    far: DistantSpread | None
 
     @classmethod
     def fit(
@@ -133,37 +150,72 @@ class KernelPredictor:
         def spread(parts: list[np.ndarray]) -> KernelSpread:
             return _spread(train, parts, seed, own=own)
 
-        near = spread(parts or [np.random.default_rng(seed).random(len(train)) < _SHARE])
+        def distant(parts: list[np.ndarray], distances: list[np.ndarray]) -> DistantSpread:
+            return DistantSpread(spread(parts), float(np.mean([each.mean() for each in distances])))
+
         present = np.unique(train.processor)
         known = [train.processors[number] for number in present]
-        ensemble = Ensemble.fit(train, seed, own=own)
-        if len(present) < 2:
-            return cls(ensemble, known, near, None)
-        on = [train.processor == processor for processor in present]
-        distances = [
-            _distances(train.where(part), [p for p in known if p is not one]).mean() for part, one in zip(on, known)
-        ]
-        return cls(ensemble, known, near, spread(on), float(np.mean(distances)))
+        largest = _largest(train)
+        beyond = distant([largest], [_octaves_beyond(train.where(largest), _limits(train.where(~largest)))])
+        far = None
+        if len(present) > 1:
+            on = [train.processor == number for number in present]
+            others = [[processor for processor in known if processor is not one] for one in known]
+            far = distant(on, [_distances(train.where(part), rest) for part, rest in zip(on, others, strict=True)])
+        near = spread(parts or [np.random.default_rng(seed).random(len(train)) < _SHARE])
+        return cls(Ensemble.fit(train, seed, own=own), known, _limits(train), near, beyond, far)
 
     def predict(self, test: Kernels) -> LibraryPrediction:
-        """Return times in microseconds with 90 % intervals, wider on processors that are unlike the known ones."""
+        """Return times in microseconds with 90 % intervals, wider for sizes and processors unlike the known ones."""
         estimates = self.ensemble.estimates(test)
         centre = estimates.mean(axis=0)
-        spread = self._spread_at(_distances(test, self.known))
+        spread = self._spread_at(_octaves_beyond(test, self.limits), _distances(test, self.known))
         width = spread.quantile * (spread.margin + estimates.std(axis=0))
         return LibraryPrediction(np.exp(centre), np.exp(centre - width), np.exp(centre + width))
 
-    def _spread_at(self, distance: np.ndarray) -> KernelSpread:
-        """Interpolate by distance between the spread on known processors and the spread on processors that were left
-        out."""
-        near, far = self.near, self.far
-        if not distance.any() or far is None:
-            return near
-        share = np.clip(distance / self.farthest, 0.0, 1.0)
-        return KernelSpread(
-            near.quantile + (np.maximum(far.quantile, near.quantile) - near.quantile) * share,
-            near.margin + (np.maximum(far.margin, near.margin) - near.margin) * share,
-        )
+    def _spread_at(self, octaves: np.ndarray, distance: np.ndarray) -> KernelSpread:
+        """Interpolate between near and distant errors, and take the larger of the two interpolations."""
+        quantile, margin = (np.full(len(octaves), value) for value in (self.near.quantile, self.near.margin))
+        for errors, away in ((self.beyond, octaves), (self.far, distance)):
+            if errors is not None and errors.distance:
+                share = np.clip(away / errors.distance, 0.0, _FARTHEST)
+                for values, near, there in (
+                    (quantile, self.near.quantile, errors.spread.quantile),
+                    (margin, self.near.margin, errors.spread.margin),
+                ):
+                    np.maximum(values, near + (there - near) * share, out=values)
+        return KernelSpread(quantile, margin)
+
+
+def _largest(train: Kernels) -> np.ndarray:
+    """Return a mask of the rows of each kind that have the most work."""
+    work = train.flops + train.moved
+    mask = np.zeros(len(train), dtype=bool)
+    for kind in np.unique(train.kind):
+        rows = train.kind == kind
+        mask[rows] = work[rows] > np.quantile(work[rows], 1 - _LARGEST)
+    return mask
+
+
+def _axes(table: Kernels) -> np.ndarray:
+    """Return sizes and work in octaves, shape (rows, axes)."""
+    return np.log2(np.column_stack([table.sizes, table.flops, table.moved]))
+
+
+def _limits(train: Kernels) -> Limits:
+    axes = _axes(train)
+    rows = {int(kind): axes[train.kind == kind] for kind in np.unique(train.kind)}
+    return {kind: (each.min(axis=0).tolist(), each.max(axis=0).tolist()) for kind, each in rows.items()}
+
+
+def _octaves_beyond(test: Kernels, limits: Limits) -> np.ndarray:
+    """Return by how many octaves the axis that is farthest outside of the limits is outside; infinity for a kind
+    without limits."""
+    axes, beyond = _axes(test), np.full(len(test), np.inf)
+    for kind, (least, greatest) in limits.items():
+        rows = test.kind == kind
+        beyond[rows] = np.maximum(np.maximum(least - axes[rows], axes[rows] - greatest).max(axis=1), 0.0)
+    return beyond
 
 
 def _spread(train: Kernels, parts: list[np.ndarray], seed: int, *, own: bool) -> KernelSpread:

@@ -80,6 +80,7 @@ def evaluate_sets(
     seed: int,
     announce: Callable[[str], None],
     wanted: Callable[[str, str], bool] = lambda name, split: True,
+    scored: Callable[[SetScore], None] = lambda score: None,
 ) -> Iterator[SetResult]:
     """Fit and evaluate the methods on each split of each set.
 
@@ -88,6 +89,7 @@ def evaluate_sets(
         folder: as for `sets_folder`.
         announce: called before each split with its name.
         wanted: whether a split of a set is evaluated.
+        scored: called after each split with its errors.
 
     Raises:
         UnknownNameError: there is no such set.
@@ -110,6 +112,7 @@ def evaluate_sets(
             if wanted(name, split.name):
                 announce(f"{name}: {split.name}")
                 scores.append(_score(name, split))
+                scored(scores[-1])
         skipped = {reason: count for reason, count in reading.skipped.items() if count}
         yield SetResult(name, public.licence, None, skipped, scores)
 

@@ -109,8 +109,11 @@ class TransferProblem:
     @functools.cached_property
     def _chosen(self) -> tuple[float, float]:
         """Return noise and likeness with the smallest error on known devices that were left out."""
-        choices = itertools.product(_NOISES, _LIKENESSES)
-        return min(choices, key=lambda choice: float(np.concatenate([trial.error for trial in self._left_out(*choice)]).mean()))
+
+        def error(choice: tuple[float, float]) -> float:
+            return float(np.concatenate([trial.error for trial in self._left_out(*choice)]).mean())
+
+        return min(itertools.product(_NOISES, _LIKENESSES), key=error)
 
     @functools.cached_property
     def _interval(self) -> tuple[float, float, float]:
