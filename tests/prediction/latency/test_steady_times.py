@@ -28,8 +28,8 @@ def test_a_slow_run_is_told_from_a_slow_operator(known: Examples, part: float) -
     """All second runs were slower, by a part of what the probe says: repeated operators tell how large that is."""
     measured = twice(known)
     second = measured.model >= len(known.models)
-    slower = np.where(second, 1.3**part, 1.0)
-    gauge = np.where(second[:, None], 130.0, 100.0) * np.ones((len(measured), 2))
+    slower = np.where(second, 1.08**part, 1.0)
+    gauge = np.where(second[:, None], 108.0, 100.0) * np.ones((len(measured), 2))
     found = at_reference_state(
         dataclasses.replace(
             measured,
@@ -48,7 +48,7 @@ def test_rounds_that_neighbours_disturbed_are_told_by_the_quiet_ones(known: Exam
     """Medians of the second runs lie far above their quiet rounds, and are too slow by a part of that."""
     measured = twice(known)
     second = measured.model >= len(known.models)
-    disturbed = np.where(second, 1.3, 1.0)
+    disturbed = np.where(second, 1.08, 1.0)
     latency_us = measured.latency_us * disturbed**part
     found = at_reference_state(
         dataclasses.replace(measured, latency_us=latency_us, steady_us=0.9 * latency_us / disturbed)
@@ -59,9 +59,9 @@ def test_rounds_that_neighbours_disturbed_are_told_by_the_quiet_ones(known: Exam
 
 def test_where_little_was_repeated_half_of_what_the_probe_says_counts(known: Examples) -> None:
     slow = known.model == 3
-    gauge = np.where(slow[:, None], 130.0, 100.0) * np.ones((len(known), 2))
+    gauge = np.where(slow[:, None], 108.0, 100.0) * np.ones((len(known), 2))
     found = at_reference_state(dataclasses.replace(known, reference_us=gauge))
-    assert found.latency_us == pytest.approx(known.latency_us / np.where(slow, 1.3**0.5, 1.0))
+    assert found.latency_us == pytest.approx(known.latency_us / np.where(slow, 1.08**0.5, 1.0))
 
 
 def test_what_stays_in_a_cache_waits_for_no_memory_and_has_quick_rounds_at_any_time(known: Examples) -> None:
@@ -76,6 +76,13 @@ def test_what_stays_in_a_cache_waits_for_no_memory_and_has_quick_rounds_at_any_t
     )
     assert small.latency_us[mine] == pytest.approx(known.latency_us[mine])
     assert (large.latency_us[mine] < 0.95 * known.latency_us[mine]).all()
+
+
+def test_a_correction_is_limited(known: Examples) -> None:
+    slow = known.model == 3
+    gauge = np.where(slow[:, None], 139.0, 100.0) * np.ones((len(known), 2))
+    found = at_reference_state(dataclasses.replace(known, reference_us=gauge))
+    assert found.latency_us == pytest.approx(known.latency_us / np.where(slow, np.exp(0.1), 1.0))
 
 
 def test_asking_again_changes_nothing(known: Examples) -> None:

@@ -11,6 +11,8 @@ from op_profiler.prediction.latency.features import transcendental_work
 from op_profiler.prediction.latency.roofline import Roofline, Work
 
 FARTHEST = 1.4
+_MOST = 0.1
+"""Largest correction, on a logarithmic scale: beyond it, both observations overstate how long the disturbance lasted."""
 _FEWEST_RUNS = 8
 """With fewer runs at a thread count, the reference state is unknown and the times are not corrected."""
 _FEWEST_REPEATED = 200
@@ -33,8 +35,9 @@ def at_reference_state(examples: Examples) -> Examples:
     usual, the more other programs disturbed it.
 
     Only a part of each observation is applied, because both are momentary, and applying them completely would add
-    more error than it removes. The size of these parts is fitted to operators that were measured in several runs. The
-    time of a whole model is corrected by the mean of its operators. Runs without these observations are not changed.
+    more error than it removes. The size of these parts is fitted to operators that were measured in several runs. No
+    correction is larger than `_MOST`. The time of a whole model is corrected by the mean of its operators. Runs without
+    these observations are not changed.
 
     If a reference kernel took more than `FARTHEST` times its usual time, no factor describes the disturbance (for
     example, two threads on one core); such measurements are removed and counted.
@@ -59,7 +62,7 @@ def at_reference_state(examples: Examples) -> Examples:
     for count in np.unique(examples.threads):
         mine = examples.threads == count
         parts = _parts(examples.where(mine & usual_state), slowdowns[mine & usual_state])
-        factor[mine] = np.exp(slowdowns[mine] @ parts)
+        factor[mine] = np.exp(np.clip(slowdowns[mine] @ parts, -_MOST, _MOST))
     left = int((~usual_state).sum())
     found = dataclasses.replace(
         examples,
