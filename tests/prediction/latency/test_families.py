@@ -9,6 +9,7 @@ import pytest
 
 from op_profiler.prediction.latency.examples import Examples
 from op_profiler.prediction.latency.families import families_in, named_family
+from op_profiler.prediction.latency.open_predictor import examples_for
 
 
 @pytest.mark.parametrize(
@@ -70,3 +71,24 @@ def test_networks_of_several_devices_are_compared(networks: Examples) -> None:
     parts = [networks.where(networks.model == model) for model in (0, 1)]
     apart = [families_in([part]) for part in parts]
     assert families_in(parts)["mobilenet_v1"] == "mobilenet" != apart[0]["mobilenet_v1"]
+
+
+def test_networks_that_differ_by_a_token_are_one_family(networks: Examples) -> None:
+    """A layer whose sizes differ by 5 % at most is a layer of both networks."""
+    layer = networks.operators[2]
+
+    def family(factor: float) -> str:
+        batch, channels, *rest = layer.inputs[0].shape
+        tensor = dataclasses.replace(layer.inputs[0], shape=(batch, round(factor * channels), *rest))
+        other = dataclasses.replace(layer, inputs=(tensor, *layer.inputs[1:]))
+        nearly = [*networks.operators[:4], other, *networks.operators[5:]]
+        found = families_in([dataclasses.replace(networks, operators=nearly, operator=np.array([0, 1, 6, 2, 4, 4, 0]))])
+        return found["unlike"]
+
+    assert family(1.01) == "mobilenet"
+    assert family(1.2) == "unlike"
+
+
+def test_included_networks_with_the_same_layers_are_one_family() -> None:
+    found = families_in([examples_for(db=None, device="amd-epyc-family-25-model-17")])
+    assert found["deit"] == found["vit_b_16"] != found["bert"]

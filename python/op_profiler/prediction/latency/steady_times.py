@@ -12,7 +12,7 @@ from op_profiler.prediction.latency.roofline import Roofline, Work
 
 FARTHEST = 1.4
 _MOST = 0.1
-"""Largest correction, on a logarithmic scale: beyond it, both observations overstate how long the disturbance lasted."""
+"""Largest correction, on a logarithmic scale: beyond it, the observations overstate how long a disturbance lasted."""
 _FEWEST_RUNS = 8
 """With fewer runs at a thread count, the reference state is unknown and the times are not corrected."""
 _FEWEST_REPEATED = 200
