@@ -34,7 +34,7 @@ _RUNS_KEPT = 100
 
 
 class HostState:
-    """Detects cores that share no cache, or share a physical core, more than usual.
+    """Detector of cores that share no cache, or share a physical core, more than usual.
 
     Args:
         probe: the reference kernels.
