@@ -66,7 +66,7 @@ def compiling(say: Callable[[str], None] | None = None) -> Iterator[None]:
         try:
             yield
         finally:
-            if os.pread(descriptor, 4096, 0) == holder:  # or others report that they wait for this process
+            if os.pread(descriptor, 4096, 0) == holder:  # else others report that they wait for this process
                 _write(descriptor, b"")
     finally:
         os.close(descriptor)
