@@ -34,8 +34,8 @@ class MachineState:
     """State of the machine during a run, relative to its reference state.
 
     Attributes:
-        deviation: logarithm of each reference kernel's time over its usual time, shape (2,): arithmetic, memory; 0 if
-            it is within the usual spread.
+        deviation: logarithm of each reference kernel's time over its time at the reference state, shape (2,):
+            arithmetic, memory; 0 if it is within the usual spread.
         spread: standard deviation of that logarithm over the runs so far, shape (2,).
         runs_before: number of these runs.
     """

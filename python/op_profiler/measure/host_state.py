@@ -25,11 +25,11 @@ from op_profiler.measure.quiet_rounds import scatter
 from op_profiler.measure.steadiness import SteadinessProbe
 
 _PERCENT = 100.0
-"""Files of usual times store three decimals."""
+"""Unit of stored scatters, because files of reference times have three decimals."""
 
 
 _QUIET = 0.25
-"""Quantile of all times that is the usual time of a kernel: most of the time nothing disturbs it."""
+"""Quantile of all times that is the reference time of a kernel: most times are undisturbed."""
 _RUNS_KEPT = 100
 
 

@@ -85,7 +85,7 @@ class GameOutcome:
 
 
 def play(load_us: np.ndarray) -> GameOutcome:
-    """Let players choose resources.
+    """Find the equilibria of a game in which each player chooses one resource.
 
     Args:
         load_us: shape (players, resources): time for which a player occupies a resource, including the transfer of its
