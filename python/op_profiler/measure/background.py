@@ -1,4 +1,4 @@
-"""Reports which processes use this machine's processor before a measurement begins."""
+"""Report of the processes that use this machine's processor before a measurement begins."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _seconds_of_processes() -> dict[tuple[int, str], float]:
     """Return the processor time so far of all processes except this one, by number and name."""
     found = {}
     for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):  # it ended, or is another user's
+        with contextlib.suppress(psutil.Error):  # the process has ended, or belongs to another user
             times = process.cpu_times()
             found[process.pid, process.name()] = times.user + times.system
     return {key: seconds for key, seconds in found.items() if key[0] != os.getpid()}

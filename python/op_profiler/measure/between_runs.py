@@ -22,7 +22,7 @@ _QUIET = 0.1
 rounds."""
 _RUNS_KEPT = 100
 FEWEST_RUNS = 5
-"""Number of earlier runs from which the usual state of a machine is known."""
+"""Number of earlier runs that are needed to determine the reference state of a machine."""
 _FEWEST_WINDOWS = 4
 _NORMAL = 1.4826
 """Ratio of the standard deviation of a normal distribution to its median absolute deviation."""
@@ -34,8 +34,8 @@ class MachineState:
     """State of the machine during a run, relative to its reference state.
 
     Attributes:
-        deviation: logarithm of each reference kernel's time over its usual time, shape (2,): arithmetic, memory; 0 if
-            it is within the usual spread.
+        deviation: logarithm of each reference kernel's time over its time at the reference state, shape (2,):
+            arithmetic, memory; 0 if it is within the usual spread.
         spread: standard deviation of that logarithm over the runs so far, shape (2,).
         runs_before: number of these runs.
     """
@@ -47,7 +47,7 @@ class MachineState:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BetweenRuns:
-    """Fields of `Measurement` about other runs, in microseconds; None if the run has too few windows."""
+    """Between-run fields of `Measurement`, in microseconds; None if the run has too few windows."""
 
     steady_us: float
     steady_low_us: float | None = None
@@ -127,7 +127,7 @@ def between_runs(
     earlier = len(rounds_us) - sum(window_rounds)
     ends = np.cumsum([earlier, *window_rounds])[:-1]
     windows = [window for window in np.split(rounds_us, ends) if len(window)]
-    if len(windows) < _FEWEST_WINDOWS or rounds_us.min() <= 0:  # nothing is left of some round without its call
+    if len(windows) < _FEWEST_WINDOWS or rounds_us.min() <= 0:  # a round was no longer than its call overhead
         return BetweenRuns(steady_us=quiet_us)
     of_state = np.sum((shares * state.spread) ** 2)
     factors = []

@@ -12,7 +12,7 @@ _EVERY_SECONDS = 0.05
 
 
 class ConditionsOfWindow:
-    """Reads the state of a machine (`Machine.conditions`) every 0.05 s.
+    """Readings of a machine's state (`Machine.conditions`), at most one per 0.05 s.
 
     Args:
         read_state: returns the present state of the machine; None if it reports none.

@@ -164,7 +164,7 @@ class Counters:
             descriptor, error = _perf_event_open(event, thread, opened[0][1] if opened else -1)
             if descriptor >= 0:
                 opened.append((event, descriptor))
-            elif error != errno.ESRCH:  # a thread that has ended meanwhile has nothing to count
+            elif error != errno.ESRCH:  # a thread that has ended meanwhile is no failure
                 self.missing[event.name] = self._reason(error)
         if opened:
             fcntl.ioctl(opened[0][1], _ENABLE, _OF_THE_GROUP)

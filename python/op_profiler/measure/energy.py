@@ -20,7 +20,7 @@ def energy_per_call_mj(counter_mj: Callable[[], float | None], run: Callable[[],
         run: makes some calls and returns their number; 0 if they failed.
     """
     before = counter_mj()
-    started = time.monotonic()  # the counter may be slow to answer, over a network for one
+    started = time.monotonic()  # after the reading, which may be slow, for example over a network
     calls = 0
     while not calls or time.monotonic() - started < _SECONDS:
         made = run()
@@ -63,7 +63,7 @@ class Rapl:
         zones = [_zone(path) for path in found]
         self._zones = [zone for zone in zones if zone is not None]
         self._total_uj = 0
-        if len(self._zones) < len(found):  # a part of the packages would be taken for all of them
+        if len(self._zones) < len(found):  # the energy of some packages would be reported as that of all
             self._zones = []
             self.description = f"{root}/intel-rapl:* cannot be read (root may)"
         elif found:

@@ -1,4 +1,4 @@
-"""Classifies the cause of a failure: the machine and its setup, or the operator."""
+"""Causes of failures: the machine and its setup, or the operator."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def machine_state() -> dict[str, Any]:
     return {
         "load_average": [round(load, 2) for load in os.getloadavg()],
         "memory_available_bytes": psutil.virtual_memory().available,
-        "usable_cores": len(available_cores()),  # not as TVM's pool has bound this thread meanwhile
+        "usable_cores": len(available_cores()),  # not only those that TVM's pool has bound this thread to
         "tvm_num_threads": os.environ.get("TVM_NUM_THREADS"),
     }
 

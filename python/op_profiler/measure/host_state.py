@@ -25,16 +25,16 @@ from op_profiler.measure.quiet_rounds import scatter
 from op_profiler.measure.steadiness import SteadinessProbe
 
 _PERCENT = 100.0
-"""Files of usual times store three decimals."""
+"""Unit of stored scatters, because files of reference times have three decimals."""
 
 
 _QUIET = 0.25
-"""Quantile of all times that is the usual time of a kernel: most of the time nothing disturbs it."""
+"""Quantile of all times that is the reference time of a kernel: most times are undisturbed."""
 _RUNS_KEPT = 100
 
 
 class HostState:
-    """Detects cores that share no cache, or share a physical core, more than usual.
+    """Detector of cores that share no cache, or share a physical core, more than usual.
 
     Args:
         probe: the reference kernels.

@@ -21,7 +21,7 @@ from op_profiler.measure.placements import Placements
 class GraphKernels(InPlaceKernels):
     """A model in the graph executor, and its kernels in order over the same buffers (a `LoadedModel`).
 
-    Attributes (beside those of `InPlaceKernels`):
+    Attributes (in addition to those of `InPlaceKernels`):
         executor: the graph executor that owns the buffers.
         outputs: the model's outputs.
         placements: source of the copies that `moved` returns; None if this is the only copy.

@@ -16,7 +16,7 @@ from op_profiler.cores import siblings
 MINIMUM_SECONDS = 0.1
 _LEAST_CORES, _SHARE = 0.15, 0.02
 _SHARE_ELSEWHERE = 0.25
-_BUSY = (0, 1, 2, 5, 6, 7)  # user, nice, system, irq, softirq, steal of a line of /proc/stat; user holds guests
+_BUSY = (0, 1, 2, 5, 6, 7)  # user, nice, system, irq, softirq, steal of a line of /proc/stat; user includes guests
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,10 +33,10 @@ class ForeignLoad:
 
 
 class LoadMeter(Protocol):
-    """Reads the background load."""
+    """A meter of background load."""
 
     def read(self) -> ForeignLoad | None:
-        """Return the load since the last reading; None if that was too short ago."""
+        """Return the load since the last reading; None if the last reading was too recent."""
 
 
 @dataclasses.dataclass(frozen=True)

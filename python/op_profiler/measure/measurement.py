@@ -27,7 +27,7 @@ read back; None if it could not be read."""
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How an operator runs: requested values, and effective values that were read back from the process.
+    """Settings of an operator's run: requested values, and effective values that were read back from the process.
 
     Attributes:
         threads: requested thread count; 0 lets the runtime decide.
@@ -143,7 +143,7 @@ class Device:
         """
         fields = _fields_of(self)
         del fields["clock_mhz"], fields["properties"], fields["memory_bytes"]
-        if self.core_type == "common":  # as the key was before there were others
+        if self.core_type == "common":  # keeps the keys from before there were other core types
             del fields["core_type"]
         if self.machine_id is None:
             del fields["machine_id"]
@@ -240,7 +240,7 @@ class Measurement:
         return self.foreign_load or self.disturbed_by is not None or self.settled is False
 
 
-_PAIR_TOLERANCE = 0.03  # sums of models of every size were within it on a quiet machine
+_PAIR_TOLERANCE = 0.03  # on a quiet machine, models of every size were within it
 _POSSIBLE = (0.5, 2.0)
 """Least and greatest sum of operators divided by the time of the whole model that can be the result of one run. The
 ratios in ``benchmarks/results/additivity.json`` and ``gpu.json`` are from 0.92 to 1.03. Beyond these limits, most of

@@ -12,8 +12,8 @@ standard deviation is the noise of this machine, the largest of three values:
 - the usual scatter of the reference kernel at this thread count (`HostState.noise`), from earlier runs;
 - what an interval of the target's width allows, because no more precision is needed.
 
-A run of microseconds varies by 20 % even on an idle machine. A disturbance lasts for hundreds of such runs, so rounds
-that are shorter than a disturbance are judged in blocks of its duration, by the median of a block.
+A run that takes microseconds varies by 20 % even on an idle machine. A disturbance lasts for hundreds of such runs, so
+rounds that are shorter than a disturbance are judged in blocks of its duration, by the median of a block.
 """
 
 from __future__ import annotations
@@ -132,11 +132,11 @@ def _quiet_of(samples: Samples, noise: float, target: float) -> np.ndarray:
     if rounds < _FEWEST_ROUNDS:
         return quiet
     timed_us = [np.asarray(samples.whole_us, dtype=np.float64), samples.sums_us()]
-    timed_us = [times_us for times_us in timed_us if (times_us > 0).all()]  # neither missing, nor NaN
+    timed_us = [times_us for times_us in timed_us if (times_us > 0).all()]  # excludes missing times and NaN
     round_us = float(np.median(sum(timed_us))) if timed_us else 0.0
     blocks = rounds // min(as_long_as_disturbed(round_us), rounds // _FEWEST_ROUNDS)
     held = rounds // blocks
-    block_of = np.minimum(np.arange(rounds) // held, blocks - 1)  # what is left over is judged with the last block
+    block_of = np.minimum(np.arange(rounds) // held, blocks - 1)  # the last block includes the remaining rounds
     for times_us in timed_us:
         medians = np.median(times_us[: blocks * held].reshape(blocks, held), axis=1)
         quiet &= _in_fastest_mode(np.log(medians), max(noise, target / _OF_INTERVAL))[block_of]

@@ -77,7 +77,7 @@ class _Window:
 
 
 class Rounds:
-    """Times one loaded model in rounds.
+    """Timing of one loaded model in rounds.
 
     Args:
         groups: number of the operator of each kernel.
@@ -119,10 +119,10 @@ class Rounds:
         self._limits = limits
         self._main = max(threads)
         self._runs_before = _RUNS_BEFORE_ROUNDS
-        self._at: int | None = None  # the thread count that is set
-        self._is_warm = False  # threads and caches are as a run of the model leaves them
+        self._at: int | None = None  # the current thread count
+        self._is_warm = False  # whether threads and caches are as after a run of the model
         self._passes = 0  # over all thread counts
-        self._seconds: dict[int, float] = {}  # of the last round at each
+        self._seconds: dict[int, float] = {}  # duration of the last round at each thread count
         self._repeated_seconds = 0.0
         self._before_us: dict[int, float] = {}  # the whole model before the rounds
 
@@ -329,7 +329,7 @@ class Rounds:
         started = time.monotonic()
         whole_us, kernels_us = self._one_round(timed, (self._passes // len(self._threads) + number) % 2 == 0)
         self._seconds[count] = time.monotonic() - started
-        # Hot and cold kernels leave other caches than a run of the model, and so does a walk through short ones.
+        # After walks with hot or cold caches, or over a short model, the caches are not as after a run of the model.
         self._is_warm = self._cache == "model" and self._seconds[count] >= _SHORT_ROUND_SECONDS
         samples.whole_us.append(whole_us)
         samples.kernels_us.append(kernels_us)
@@ -354,7 +354,7 @@ class Rounds:
     def _read_state(self, window: dict[int, Samples]) -> None:
         """Time the reference kernels and the call overhead once a window. Their data evicts the model's from the
         caches, so the model runs untimed a few times afterwards."""
-        for count in reversed(self._order()):  # the last one is the first of the rounds
+        for count in reversed(self._order()):  # the rounds begin with the thread count that is set last
             samples = window[count]
             self._use(count)
             if self._probe is not None:
@@ -374,7 +374,7 @@ class Rounds:
             return self._model.time_model(), self._model.walk(self._cache, timed)
         kernels_us = self._model.walk(self._cache, timed)
         if self._cache != "model":
-            self._model.run_model()  # puts the caches back
+            self._model.run_model()  # restores the state of the caches
         return self._model.time_model(), kernels_us
 
     def _heavy(self, samples: dict[int, Samples]) -> np.ndarray:
@@ -406,8 +406,8 @@ def _fewest(samples: dict[int, Samples]) -> int:
     return min(one.rounds for one in samples.values())
 
 
-class no_garbage_collection:  # noqa: N801 - reads as a statement
-    """Disables Python's garbage collector while samples are taken."""
+class no_garbage_collection:  # noqa: N801 - used like a statement
+    """A context manager that disables Python's garbage collector while samples are taken."""
 
     def __enter__(self) -> None:
         gc.collect()

@@ -26,15 +26,15 @@ from op_profiler.compilers.calls import TimedCalls
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import load_tvm
 
-_TURNS = 1024  # to draw from
-_PLACES = 4  # within a cache line
+_TURNS = 1024  # range of random turns
+_PLACES = 4  # stack offsets within a cache line
 _STEP, _LINE, _PAGE = 16, 64, 4096
 _MOST_ARGUMENTS = 128
-_STRIDE = 7  # so that lines that are used one after the other lie far apart
+_STRIDE = 7  # so that consecutive turns use cache lines that are far apart
 
 
 class StackProbe:
-    """Reads the stack address at which a kernel begins, with the runtime of the compiler in use."""
+    """Kernels that report the stack address at which they begin, with the runtime of the compiler in use."""
 
     def __init__(self) -> None:
         compiler = compiler_in_use()
@@ -69,7 +69,7 @@ class StackPlaces:
             if lower >= _PAGE:
                 break
             counts[lower % _LINE // _STEP].append(count)
-        self._counts = [found or [0] for found in counts]  # where no arguments move a call, it stays
+        self._counts = [found or [0] for found in counts]  # without arguments for an offset, the call is not moved
         self._steps_of_model = steps
 
     def of_kernels(self, turn: int) -> More:

@@ -50,8 +50,8 @@ class ThreadPool:
         self._configure = tvm.get_global_func("runtime.config_threadpool")
         self._count = tvm.get_global_func("runtime.NumThreads")
         self._cores = binding_order() if cores is None else tuple(cores)
-        # TVM makes a thread's pool when it first needs it, with as many workers as were last asked for, and never more.
-        # A process whose first kernel ran on one core would have one for good.
+        # TVM creates a thread's pool at its first kernel, with as many workers as were requested last, and never adds
+        # any: a process whose first kernel ran on one core would keep a single worker.
         self._configure(_ONE_CORE_PER_THREAD, len(available_cores()), [str(c) for c in available_cores()])
 
     def use(self, threads: int) -> None:
@@ -86,7 +86,7 @@ class ThreadPool:
             return ()
         allowed = set(os.sched_getaffinity(0))
         for task in Path("/proc/self/task").iterdir():
-            with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+            with contextlib.suppress(ProcessLookupError):  # the thread has ended meanwhile
                 cores = os.sched_getaffinity(int(task.name))
                 if len(cores) < len(available_cores()):
                     allowed |= cores

@@ -21,14 +21,14 @@ from op_profiler.child_processes import public_command
 from op_profiler.errors import MeasureError
 
 _FOLDER = "OP_PROFILER_LOCKS"
-_SHARED = Path("/tmp")  # noqa: S108 - every user of the machine has to find the same file, so TMPDIR does not count
+_SHARED = Path("/tmp")  # noqa: S108 - not TMPDIR: all users of the machine must find the same file
 _ASK_AGAIN_SECONDS = 0.2
 
 PROCESSOR = "processor"
 """The lock of this machine's processor."""
 WAITING = "waiting: "
 """Prefix of the message about a wait."""
-_held: dict[str, int] = {}  # how often this process is inside `measuring`, by name
+_held: dict[str, int] = {}  # how many `measuring` blocks this process is in, by name
 
 
 @contextlib.contextmanager
@@ -66,7 +66,7 @@ def compiling(say: Callable[[str], None] | None = None) -> Iterator[None]:
         try:
             yield
         finally:
-            if os.pread(descriptor, 4096, 0) == holder:  # others may compile on, and nobody waits for this one any more
+            if os.pread(descriptor, 4096, 0) == holder:  # else others report that they wait for this process
                 _write(descriptor, b"")
     finally:
         os.close(descriptor)
@@ -96,7 +96,7 @@ def _one(name: str, say: Callable[[str], None]) -> Iterator[None]:
             _write(descriptor, b"")
     finally:
         _held.pop(name, None)
-        os.close(descriptor)  # this is what gives the lock back
+        os.close(descriptor)  # releases the lock
 
 
 def _write_holder(descriptor: int, doing: str) -> bytes:
@@ -108,7 +108,7 @@ def _write_holder(descriptor: int, doing: str) -> bytes:
 
 
 def _write(descriptor: int, text: bytes) -> None:
-    with contextlib.suppress(OSError):  # another user's file: the lock holds all the same
+    with contextlib.suppress(OSError):  # another user's file is not writable; the lock works all the same
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, text, 0)
 
@@ -145,7 +145,7 @@ def _open(name: str) -> int:
 def _open_file(path: Path) -> int:
     flags = os.O_CLOEXEC | os.O_NOFOLLOW
     for _ in range(10):
-        # A file of another user in a folder for all may not be opened with O_CREAT (fs.protected_regular).
+        # In a world-writable folder, O_CREAT fails for a file of another user (fs.protected_regular).
         for rights in (os.O_RDWR, os.O_RDONLY):
             with contextlib.suppress(FileNotFoundError, PermissionError):
                 return os.open(path, rights | flags)

@@ -76,7 +76,7 @@ class EvaluateRequest:
     seed: Annotated[int, Option("Seed of the random split and of the regressors.", least=0, most=2**32 - 1)] = 0
 
     def check(self) -> None:
-        """Refuse what does not go together; raises UsageError."""
+        """Reject options that exclude each other; raises UsageError."""
         if self.sets_from is not None and not self.sets:
             raise UsageError("--from is the folder of public sets; name them with --set")
         if self.sets:
@@ -105,7 +105,7 @@ class EvaluateRequest:
         """Read the measurements; every name is looked up before the first fit, which may take minutes.
 
         Args:
-            note: called with what takes long.
+            note: called with a text before each step that takes long.
 
         Raises:
             UnknownNameError: there is no such split, predictor or compiler.

@@ -22,11 +22,11 @@ class Evaluation:
     """Every predictor on every split.
 
     Attributes:
-        about: the measurements that are used and those that are not, in words.
+        about: sentences on used and unused measurements.
         descriptions: what each split holds out, by its name.
-        fits: how often a predictor is fitted for a split, by its name.
-        score: fits a predictor to what a split leaves (split, predictor, and what is called before each fit with its
-            name); ``model`` has two scores, others one.
+        fits: number of fits of a predictor for a split, by the split's name.
+        score: fits a predictor to the training part of a split; its arguments are the split, the predictor, and a
+            function that is called with a name before each fit. ``model`` has two scores, other splits one.
     """
 
     about: str
@@ -38,11 +38,11 @@ class Evaluation:
 
     @property
     def steps(self) -> int:
-        """How many fits there will be."""
+        """Number of fits of all predictors on all splits."""
         return sum(self.fits[split] for split in self.splits) * len(self.predictors)
 
     def scores(self, announce: Callable[[str], None]) -> Iterator[Score]:
-        """Fit and score, one by one.
+        """Fit and score every predictor on every split.
 
         Args:
             announce: called before each fit with the split and the predictor.

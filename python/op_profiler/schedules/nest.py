@@ -48,7 +48,7 @@ def tile_sizes(extent: int, more: Collection[int]) -> list[int]:
 
 @dataclasses.dataclass(frozen=True)
 class Loops:
-    """Changes the loops of one stage. TE and TIR have the same method names, except for `split`.
+    """A stage whose loops are changed. TE and TIR have the same method names, except for `split`.
 
     Attributes:
         stage: ``te.Stage``, or ``s_tir.Schedule``.

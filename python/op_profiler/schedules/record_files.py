@@ -1,4 +1,4 @@
-"""Finds, reads and updates files of schedule records, and recognizes the similar logs of other tuners."""
+"""Files of schedule records: their paths, reading and updates, and detection of the similar logs of other tuners."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def record_file(schedules: str, target_kind: str, processor: str, form: str = LI
     if schedules == NONE:
         return None
     if form == DATABASES and schedules not in _STORED and is_database(Path(schedules)):
-        return Path(schedules).resolve()  # `.` has no name that a lock beside it could have
+        return Path(schedules).resolve()  # the lock file is named after the folder, and `.` has no name
     name = Path(target_kind, f"{slug(processor)}{form}")
     if schedules not in _STORED:
         return Path(schedules) / name
@@ -132,7 +132,7 @@ def keep(path: Path, record: Record, beaten: Iterable[Record] = ()) -> bool:
         if FUNCTION in record.arguments[:1]:
             replace_in_databases(own, rivals, record)
         else:
-            tvm_version = getattr(sys.modules.get("tvm"), "__version__", "unknown")  # of this process
+            tvm_version = getattr(sys.modules.get("tvm"), "__version__", "unknown")  # the TVM of this process
             lines = list(lines_of(known).values()) if known.exists() else []
             kept = [line for line in lines if parse_line(line) not in rivals]
             text = "".join(line + "\n" for line in (*kept, record.to_json(tvm_version)))
@@ -142,7 +142,7 @@ def keep(path: Path, record: Record, beaten: Iterable[Record] = ()) -> bool:
 
 
 def foreign_records(path: Path) -> str | None:
-    """Return which other tuner wrote the first line of a file, and what helps; None for any other file.
+    """Return which other tuner wrote the first line of a file, and a hint for the user; None for any other file.
 
     Raises:
         OpProfilerError: the file cannot be read.

@@ -37,10 +37,10 @@ FUNCTION = "function"
 LINES, DATABASES = ".jsonl", ".metaschedule"
 """Suffixes of the names of records: of a file of lines, and of a folder of databases."""
 _LOG_VERSION = 0.2
-_FAILED_SECONDS = 1e8  # AutoTVM writes 1e9 for a failure
-_LAST_SECOND = 253402300799.0  # of the year 9999, where calendars end
+_FAILED_SECONDS = 1e8  # AutoTVM stores 1e9 for a failure
+_LAST_SECOND = 253402300799.0  # end of the year 9999, the last year of datetime
 _MOST_THREADS, _LARGEST = 2**20, 2**53
-_MOST_LEVELS = 8  # of lists in lists, in the arguments of a task
+_MOST_LEVELS = 8  # nesting depth of lists in the arguments of a task
 _NEAREST = {
     "model": ("model", "cold", "hot"),
     "hot": ("hot", "model", "cold"),

@@ -83,7 +83,7 @@ class TrialResult:
 
 
 class Runner(Protocol):
-    """Builds and times candidates; failures are results too."""
+    """A service that builds and times candidates; failures are results too."""
 
     def run(self, candidates: Sequence[Candidate], best_us: float) -> list[TrialResult]:
         """Return one result for each candidate, in the same order.

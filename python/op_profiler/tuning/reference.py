@@ -69,7 +69,7 @@ class Reference:
         """
         if got.shape != self.output.shape:
             return f"the output has shape {got.shape}, not {self.output.shape}"
-        finite = np.isfinite(self.output)  # not all outputs of random inputs are, as those of a logarithm
+        finite = np.isfinite(self.output)  # random inputs may have infinite or NaN outputs, as of a logarithm
         elsewhere = int((finite != np.isfinite(got)).sum())
         if elsewhere:
             return f"wrong numbers: {elsewhere} are not finite and should be, or are and should not be"
@@ -98,7 +98,7 @@ def reference_of(task: TaskSpec) -> Reference | None:
     name = task.template
     try:
         if name.endswith("_winograd.cuda"):
-            return None  # in a search its kernel leaves out the transformation of the weights, as the model has them
+            return None  # in a search, the kernel gets transformed weights, as in a model
         if name.startswith(("conv2d_NCHWc", "conv2d_nchw", "depthwise_conv2d", "group_conv2d")) and "int8" not in name:
             return _convolution(task)
         if name.startswith("dense") and "int8" not in name:
@@ -106,7 +106,7 @@ def reference_of(task: TaskSpec) -> Reference | None:
         if name.startswith("batch_matmul") and "int8" not in name:
             return _batch_matmul(task)
     except (IndexError, TypeError, ValueError):
-        return None  # arguments in an order that is not known here
+        return None  # the arguments are in an unknown order
     return None
 
 

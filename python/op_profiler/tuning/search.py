@@ -84,7 +84,7 @@ class Search:
 
 
 class OperatorSearch:
-    """Searches the spaces of all templates that can compute one operator.
+    """A search of the spaces of all templates that can compute one operator.
 
     Each template first gets a quarter of the trials; the rest goes to the template with the best candidate.
 
@@ -148,7 +148,7 @@ class OperatorSearch:
 
     def _batch(self, space: _Space, count: int) -> None:
         points = space.tuner.next_batch(count)
-        if not points:  # a tuner that says it has more, and has not
+        if not points:  # `has_next` was true, but the tuner has no more points
             space.exhausted = True
             return
         candidates = [(Candidate(space.spec, point), space.task.applied(point)) for point in points]

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from op_profiler.schedules.factors import Factors
     from op_profiler.tuning.candidate import TaskSpec
 
-_MOST_STEPS = 1000  # to a neighbour: in a space with one valid point there is none
+_MOST_STEPS = 1000  # tries to find a neighbour; a space with one valid point has none
 Config = dict[str, Any]
 """A point in the form of schedule records (`Record.config`)."""
 
 
 class InvalidPointError(ValueError):
-    """The template of a point refuses it."""
+    """A point that its template rejects."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Creates the plans of all policies for models, and chooses between them."""
+"""Plans of all policies for models, and the choice between them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _SEVERAL_POLICIES = {AUTO: ("sequential", "threads", "greedy", "ios", "nash"), COLLABORATE: ("greedy", "ios")}
 """Policies whose plans a policy such as ``auto`` chooses from."""
-_TUNING_SECONDS = 60.0  # for building the kernels to choose from, and again for the search
+_TUNING_SECONDS = 60.0  # for building the schedule variants, and again for the search
 _MOST_MEASURED = 6
 _LONG_BUILD_SECONDS = 240.0
 _SHORT_ROUNDS, _MOST_ROUNDS = 21, 101
@@ -226,7 +226,7 @@ def proposals(
     endings = (
         OWN_TEMPLATE,
         f".{own.rpartition('.')[2]}",
-    )  # of Relay, whose trials are included, and of the compiler in use
+    )  # templates of Relay, whose trials are included, and of the compiler in use
     rows = [row for row in rows if str(row["template"]).endswith(endings)]
     data = examples(rows)
     try:

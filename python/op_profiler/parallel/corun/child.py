@@ -1,4 +1,4 @@
-"""Runs a request in a child process, for callers that must not import TVM and must survive a crashing kernel."""
+"""Co-run requests in a child process, for callers that must not import TVM and must survive a crashing kernel."""
 
 from __future__ import annotations
 

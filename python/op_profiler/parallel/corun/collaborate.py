@@ -1,4 +1,4 @@
-"""Tunes operators that share the machine together: the division of the cores among them, and the schedule of each.
+"""Joint tuning of operators that share the machine: the division of the cores among them, and the schedule of each.
 
 Every operator has a few schedules to choose from. First each is tuned in isolation: all its schedules are measured at
 every thread count while nothing runs beside it, and a plan is made from the best of these latencies, with the schedules
@@ -118,7 +118,7 @@ def collaborate(
 
 
 class _Search:
-    """Measures candidates and chooses between them.
+    """A search that measures candidates and chooses between them.
 
     Attributes:
         costs: costs with the latency of each operator's best schedule at each thread count.
@@ -135,7 +135,7 @@ class _Search:
     ) -> None:
         self._models = models
         self._end = end
-        self._patience_seconds = models.machine.limits.repeat_seconds  # for all comparisons together
+        self._patience_seconds = models.machine.limits.repeat_seconds  # budget of all comparisons together
         self.foreign_load = False
         self.tuned_us = {}
         self._choices: list[_Choices] = [(None, *schedules.get(label, ())) for label in models.labels]

@@ -1,4 +1,4 @@
-"""Compares a plan with sequential execution: times of the same rounds, and outputs."""
+"""Comparison of a plan with sequential execution: times of the same rounds, and outputs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from op_profiler.parallel.planning.graph import KernelGraph
     from op_profiler.parallel.planning.plan import Plan
 
-_DURATIONS = 21  # rounds of the durations of operators
-_WALKS = 5  # of sequential, for the times of its operators
-_TOLERANCE = 1e-4  # merged kernels, and those under other schedules, add in another order
+_DURATIONS = 21  # rounds in which the operators of a plan are timed
+_WALKS = 5  # sequential runs in which operators are timed
+_TOLERANCE = 1e-4  # merged kernels and other schedules add in another order
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,7 +150,7 @@ def compare(models: Models, plan: Plan, baseline: Models, rounds: int) -> tuple[
     with models.executor(plan) as executor:
         ways = [sequential, Way(lambda: None, executor.run)]
         timed = time_in_turn(ways, rounds=rounds, meter=machine.meter(cores), limits=machine.limits)
-        sequential_us = _sequential_us(baseline)  # before the plan runs again, which binds its lanes anew
+        sequential_us = _sequential_us(baseline)  # before the next run of the plan, which binds its lanes again
         sequential.prepare()
         sequential.run()
         expected = [array.copy() for array in baseline.sequential_outputs()]

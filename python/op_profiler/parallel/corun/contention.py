@@ -17,8 +17,8 @@ GAINS = frozenset({MEMORY, CACHE})
 """Kinds of contention for which operators tuned together were significantly faster than those tuned in isolation, in
 every such pair of `benchmarks/results/contended_pairs.json`; a test compares both."""
 
-_MEMORY_BOUND = 4.0  # FLOPs a byte; a core of today's processors computes more while it reads one
-_VECTOR = 8  # float32 values, of AVX2
+_MEMORY_BOUND = 4.0  # FLOPs per byte; today's cores compute more while they read a byte
+_VECTOR = 8  # float32 values in a vector of AVX2
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Loads models twice: in TVM's graph executor, which runs one kernel after the other, and for plans."""
+"""Models loaded twice: in TVM's graph executor, which runs one kernel after the other, and for plans."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def load_models(
     """
     lanes = requests[0].kind.plan_lanes()
     numbers = lanes.first(cores)
-    # Of a model that is there twice only the tensors are its own.
+    # A model that is requested twice is built once; only its tensors exist twice.
     jobs = {request: _built(request, merge, announce) for request in dict.fromkeys(requests)}
     found = [jobs[request] for request in requests]
     announce("loading")
@@ -229,7 +229,7 @@ def _built(request: BuildRequest, merge: bool, announce: Callable[[str], None]) 
     with PreparedModel(request, in_words(announce, stages=False)) as job:
         job.begin_compiling()
         job.load(merge=merge)
-        _ = job.inputs  # refuses a model of free sizes before it is built
+        _ = job.inputs  # rejects a model with dynamic shapes before it is built
         announce(f"compiling {request.model.name}" + (" with merged operators" if merge else ""))
         _ = job.built
     return job

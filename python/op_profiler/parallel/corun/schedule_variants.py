@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from op_profiler.schedules.schedule import Schedule
     from op_profiler.tuning.task import Task
 
-_ANY_SECONDS = 1e-9  # of a record that has no rival
-_TOLERANCE = 1e-4  # another schedule adds in another order
+_ANY_SECONDS = 1e-9  # time of a record without a rival, so any value works
+_TOLERANCE = 1e-4  # other schedules add in another order
 
 
 class Variants:
-    """Builds kernels for lanes when they are first requested, and caches them.
+    """Kernels for lanes, each built at its first request and cached.
 
     A kernel can replace another one if it reads and writes the same layouts. An operator is therefore built in the form
     of the compiled model, and only with op_profiler's own templates, whose knobs do not change layouts. Operators are

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import CompiledModel
 
 _COST_ROUNDS = 15
-_TOLERANCE = 1e-3  # the kernels of another target add in another order
+_TOLERANCE = 1e-3  # kernels of other targets add in another order
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +113,7 @@ def corun_on_targets(request: CorunRequest, announce: Announce) -> TargetsResult
     for note in without_pygambit():
         announce(note)
     if request.place is not None:
-        is_tracker(request.place.host, request.place.port)  # before minutes of compiling: does anybody answer?
+        is_tracker(request.place.host, request.place.port)  # fails before minutes of compiling if no tracker answers
     cores = binding_order()[: request.cores]
     shares = split_cores(request.targets, cores)
     loaded = _load(request, announce)

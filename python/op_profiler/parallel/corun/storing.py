@@ -1,4 +1,4 @@
-"""Stores the slow-down of operators that ran side by side in the dataset."""
+"""Slow-downs of operators that ran side by side, stored in the dataset."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def record_coruns(
     keys = [key for _, key in both]
     groups = [(members, run.load) for members in _stages(models, profile, plan, run, keys)]
     groups += [(members, profile.load) for members in _beside_copies(models, profile, keys)]
-    with Dataset.open(db, was_open=True) as dataset, dataset.transaction():  # measured by now: it is worth waiting
+    with Dataset.open(db, was_open=True) as dataset, dataset.transaction():  # waits, so that no times are lost
         dataset.add_device(models.machine.device)
         for number, ((base_key, key), request) in enumerate(zip(both, requests, strict=True)):
             _add_model(dataset, base_key, key, request, models, number)

@@ -105,7 +105,7 @@ def load_on_target(
     if not kind_of(name).is_board or place is None:
         device = runtime_device(target)
         loaded = (compiler_in_use().load(build, device, arrays) for build, arrays in pairs)
-        graphs = tuple(cast("GraphKernels", one) for one in loaded)  # plans are Relay's alone
+        graphs = tuple(cast("GraphKernels", one) for one in loaded)  # only Relay has plans
         return OnTarget(name, target, models, graphs, tuple(inputs))
 
     board = Board(name, target, place)
@@ -121,7 +121,7 @@ class TargetWorker(contextlib.AbstractContextManager["TargetWorker"]):
     """A thread that runs models on one target, with the threads of their kernels on some cores.
 
     TVM keeps the threads of its kernels, sleeping, until the process ends. The main thread makes the calls to a board,
-    because only there they have a time limit.
+    because calls have a time limit only there.
 
     Attributes:
         loaded: the models; `cores`: cores of their kernels' threads.
@@ -155,7 +155,7 @@ class TargetWorker(contextlib.AbstractContextManager["TargetWorker"]):
     def _bind(self) -> None:
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, self.cores)
-        self.machine.threads.use(len(self.cores))  # TVM has a pool for each thread that calls kernels
+        self.machine.threads.use(len(self.cores))  # TVM has one pool per thread that calls kernels
 
     def start(self, numbers: Sequence[int]) -> concurrent.futures.Future[Outputs]:
         """Start running models one after the other on the worker's thread; return a future of their outputs."""

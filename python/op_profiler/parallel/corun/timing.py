@@ -1,4 +1,4 @@
-"""Times several ways to run the same models in turn, so that all have the same background load.
+"""Timing of several ways to run the same models, in turn, so that all have the same background load.
 
 Timing is in rounds; rounds under background load are repeated.
 """
@@ -18,9 +18,9 @@ from op_profiler.measure.load import ForeignLoad, LoadMeter
 from op_profiler.measure.statistics import median_interval
 
 _Sample = TypeVar("_Sample")
-_WARM_UP_NS = 2_000_000  # longer than lanes and TVM's pool look for work
+_WARM_UP_NS = 2_000_000  # longer than lanes and TVM's pool spin before they sleep
 NO_INTERVAL = "too few rounds for an interval"
-_NARROW = 1.25  # from one end of an interval to the other
+_NARROW = 1.25  # largest ratio of the ends of an interval
 
 
 @dataclasses.dataclass(frozen=True)

@@ -56,7 +56,7 @@ class Costs:
 
 @dataclasses.dataclass(frozen=True)
 class Timeline:
-    """When each operator of a plan runs.
+    """Start and end of each operator of a plan.
 
     Attributes:
         start_us, end_us: shape (nodes,), from the start of the plan; NaN for nodes that are not in it.
@@ -124,7 +124,7 @@ class _Waiting:
         self.order = []
         self.latency_us = [0.0] * size
         self.open = [0] * size
-        self._ready_us = [0.0] * size  # when each could start, as far as is known
+        self._ready_us = [0.0] * size  # earliest start of each node, as far as known
         self._handover_us = costs.handover_us
         self._lane = [-1] * size
         self._followers: list[list[int]] = [[] for _ in range(size)]

@@ -85,7 +85,7 @@ class GameOutcome:
 
 
 def play(load_us: np.ndarray) -> GameOutcome:
-    """Let players choose resources.
+    """Find the equilibria of a game in which each player chooses one resource.
 
     Args:
         load_us: shape (players, resources): time for which a player occupies a resource, including the transfer of its
@@ -152,7 +152,7 @@ def optimum_us(load_us: np.ndarray) -> float | None:
     if load_us.size > _LARGEST_OPTIMUM:
         return None
 
-    # Variables: whether player i takes resource k, at i * resources + k; then the makespan.
+    # Variable i * resources + k: whether player i uses resource k. The last variable: the makespan.
     once = np.kron(np.eye(players), np.ones(resources))
     loads = np.zeros((resources, load_us.size))
     for resource in range(resources):
@@ -196,7 +196,7 @@ def _best_responses(load_us: np.ndarray, start: Sequence[int]) -> tuple[int, ...
             there = loads + load_us[player]
             there[at] = loads[at]
             best = int(np.argmin(there))
-            if there[best] < loads[at] * (1 - 1e-9):  # a gain by rounding alone could go round in a circle
+            if there[best] < loads[at] * (1 - 1e-9):  # with gains by rounding alone, moves could cycle
                 choices[player] = best
                 loads = _loads(load_us, choices)
                 moved = True

@@ -1,4 +1,4 @@
-"""A plan and its file: when each operator runs, next to which others, on which cores, and with how many threads."""
+"""A plan and its file: order, cores and thread count of each operator, and the operators that run next to it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BLOCKS, ROWS = "blocks", "rows"
 
 
 class PlanError(OpProfilerError):
-    """A plan that does not fit these models or this device, or that cannot be run; the message has the difference."""
+    """A plan that does not fit these models or this device, or that cannot be run; the message gives the reason."""
 
     exit_code = 2
 
@@ -72,7 +72,7 @@ class Stage:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """How to run a `KernelGraph` on a device.
+    """A plan for running a `KernelGraph` on a device.
 
     Attributes:
         policy: policy that made it.
@@ -232,7 +232,7 @@ class _File(msgspec.Struct, kw_only=True):
     processor: str
     predicted_us: float | None
     merged: tuple[str, ...]
-    split: str = BLOCKS  # the first plans were not asked
+    split: str = BLOCKS  # the first plan files do not have this field
     stages: list[list[_FileGroup]]
 
 

@@ -1,4 +1,4 @@
-"""Cuts an operator by rows for several cores, so that each core finds its inputs in its own cache.
+"""Operators cut by rows for several cores, so that each core finds its inputs in its own cache.
 
 The parallel loops of TVM's kernels for packed tensors (NCHWc) iterate over channels and, inside them, over rows. If
 they are cut into blocks, as TVM does it, each core computes some of the channels, and the next convolution, which needs
@@ -54,10 +54,10 @@ def _cut(iterations: int, tensor: TensorSpec) -> tuple[int, int]:
     batch, channels, height = tensor.shape[:3]
     columns = batch * channels
     if columns < 2 or height < 2 or not iterations or iterations % columns:
-        return _WHOLE  # among them one channel: blocks are rows then
+        return _WHOLE  # includes a single channel, whose blocks are rows
     each = iterations // columns
     if each % height == 0:
-        return columns * height, height  # a row, or all that is computed of it
+        return columns * height, height  # a part is a row with all its iterations
     if 1 < each < 2 * height:
-        return iterations, each  # some rows together, or those of a padding too
+        return iterations, each  # an iteration is several rows, or some rows are padding
     return _WHOLE

@@ -14,7 +14,7 @@ Inputs = Sequence[dict[str, np.ndarray]]
 
 
 class Executor(Protocol):
-    """Models, loaded to be run by a plan. It is a context manager for one thread; its end frees everything."""
+    """Models loaded to be run by a plan: a context manager for one thread, whose end frees everything."""
 
     def __enter__(self) -> Executor: ...
 

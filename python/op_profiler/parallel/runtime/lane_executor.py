@@ -124,7 +124,7 @@ def on_lanes(compiled: CompiledModel, folder: Path) -> CompiledModel:
     Raises:
         MeasureError: there is no C compiler, or it fails.
     """
-    path = folder / f"{uuid.uuid4().hex}.so"  # a name that was loaded before would give the library of then
+    path = folder / f"{uuid.uuid4().hex}.so"  # for a path that was loaded before, the old library would be returned
     exported = compiler_in_use().export(compiled, path)
     run_on_lanes(path)
     return exported

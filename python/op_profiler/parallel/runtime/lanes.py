@@ -28,7 +28,7 @@ from op_profiler.errors import MeasureError
 from op_profiler.files import atomic_file
 
 _SOURCE = Path(__file__).with_name("lanes.c")
-# Columns of a step, as in lanes.c; all are 64 bits wide.
+# Positions of the fields of a step, as in lanes.c; all fields are 64 bits wide.
 _CALL, _WAITS, _POSTS, _MATES, _LOOPS, _TIMES, _CPU, _THREADS, _STEP_WORDS = 0, 6, 8, 10, 12, 14, 16, 17, 18
 
 
@@ -52,7 +52,7 @@ class LaneStep:
 
 
 class Lanes(contextlib.AbstractContextManager["Lanes"]):
-    """Runs tables side by side, the first one in the calling thread. The threads end with the context.
+    """Threads that run tables side by side, the first table in the calling thread. They end with the context.
 
     Args:
         cores: one core per lane; its thread is bound to it.
@@ -99,7 +99,7 @@ class Lanes(contextlib.AbstractContextManager["Lanes"]):
             raise MeasureError("; ".join(self._failures()) or "a worker thread failed")
 
     def replace(self, lane: int, step: int, call: BoundKernel, *, same_loops: bool) -> None:
-        """Make another call in a step, from the next run on.
+        """Replace the call of a step, from the next run on.
 
         Args:
             same_loops: whether its kernel has the loops in the step; otherwise its loops are cut into blocks.
@@ -213,5 +213,5 @@ def run_on_lanes(kernels: Path) -> None:
     try:
         launch = ctypes.c_void_p.in_dll(library, "__TVMBackendParallelLaunch")
     except ValueError:
-        return  # the variable is not there: no kernel of the library has a parallel loop
+        return  # no kernel of the library has a parallel loop, so the variable is missing
     launch.value = ctypes.cast(native_library().lanes_launch, ctypes.c_void_p).value

@@ -20,7 +20,7 @@ from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_types import DeviceArray
 
 _LARGE_PAGE = 1 << 21
-_LINE = 64  # of a cache; what TVM aligns its own tensors to
+_LINE = 64  # of a cache; TVM aligns its own tensors to it
 
 
 def bind_in_one_piece(compiled: CompiledModel, blocks: Sequence[int], inputs: Mapping[str, np.ndarray]) -> Bound:
@@ -67,7 +67,7 @@ def _blocks(sizes_bytes: list[int]) -> list[np.ndarray]:
     """Return arrays of bytes one after the other, each at the start of a cache line."""
     ends = np.cumsum([math.ceil(size / _LINE) * _LINE for size in sizes_bytes]).tolist()
     memory = mmap.mmap(-1, (ends[-1] if ends else 0) + _LARGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with contextlib.suppress(OSError):  # a system without large pages
+    with contextlib.suppress(OSError):  # the system may have no large pages
         memory.madvise(mmap.MADV_HUGEPAGE)
     everything = np.frombuffer(memory, dtype=np.uint8)
     everything = everything[-everything.ctypes.data % _LARGE_PAGE :]

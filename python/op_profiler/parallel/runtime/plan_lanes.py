@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class PlanLanes(abc.ABC):
-    """Lanes of one kind. It has no state.
+    """One kind of lanes, without state.
 
     Attributes:
         lane: name of one lane.

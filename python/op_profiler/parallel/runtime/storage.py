@@ -58,7 +58,7 @@ def plan_storage(compiled: CompiledModel, before: Sequence[int]) -> list[int]:
     count = 0
     for tensor in tensors:
         if tensor.block >= 0:
-            continue  # a view of one that has its place
+            continue  # a view of a tensor that already has a block
         found = None if tensor.writer is None or tensor.kept else _fitting(blocks, tensor, before[tensor.writer])
         if found is None:
             found = _Block(count, tensor.size_bytes, tensor.users)

@@ -58,7 +58,7 @@ class StreamGraph(Protocol):
 
 
 class StreamGraphs(Protocol):
-    """Creates graphs; `op_profiler.targets.cuda.stream_lanes.Graphs` on a GPU."""
+    """A factory of graphs; `op_profiler.targets.cuda.stream_lanes.Graphs` on a GPU."""
 
     def on(self, stream: int) -> StreamGraph:
         """Return a new graph whose first stream this is."""
@@ -120,13 +120,13 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
 
     def __enter__(self) -> StreamExecutor:
         self._streams = [self._device.create_raw_stream() for _ in self._cores]
-        self._device.sync()  # weights and inputs went through the default stream, for which TVM's streams do not wait
+        self._device.sync()  # TVM's streams do not wait for the default stream, which copied weights and inputs
         return self
 
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(
             load_tvm().TVMError, MeasureError
-        ):  # after a failure the device takes no call any more
+        ):  # after a failure, the device rejects all calls
             self._forget()
             for stream in self._streams:
                 self._device.free_raw_stream(stream)
@@ -142,7 +142,7 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
             self._graph.launch()
             self._sync()
             return
-        self._run(marks=False)  # temporary memory is there from then on, which cannot be allocated while it is recorded
+        self._run(marks=False)  # allocates temporary memory, which is impossible while a graph is recorded
         if self._not_recorded is None:
             self._record()
 
@@ -205,13 +205,13 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
             for launch in self._launches:
                 self._launch(launch, marks)
         finally:
-            self._device.set_raw_stream(None)  # everybody else uses the default stream
+            self._device.set_raw_stream(None)  # other code expects the default stream
             self._sync()
 
     def _record(self) -> None:
         """Record a graph of all launches: other streams wait for the first one, which waits for them at the end."""
         first, *others = self._streams
-        fork = self._mark(len(self._launches))  # behind the marks of all nodes
+        fork = self._mark(len(self._launches))  # follows the marks of all nodes
         graph = self._graphs.on(first)
         try:
             with graph.recording():

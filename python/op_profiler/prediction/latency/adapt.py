@@ -41,7 +41,7 @@ def adapted(source: OperatorPredictor, target: Examples) -> OperatorPredictor:
     """
     query = query_of(target)
     if kind_of(source.device.target).on_gpu != kind_of(target.devices[int(target.device[0])].target).on_gpu:
-        query = query.without_loops()  # those of a GPU say nothing to a processor's predictor, nor the other way round
+        query = query.without_loops()  # loops of a GPU and of a processor have different columns
     usable = np.isin(query.threads, source.thread_counts)
     if not source.models:
         raise UsageError("only a predictor with regressions can be adapted; leave out --predictor")
@@ -54,12 +54,12 @@ def adapted(source: OperatorPredictor, target: Examples) -> OperatorPredictor:
         )
     device = few.devices[int(few.device[0])]
     drawn = np.zeros(len(query), dtype=bool)
-    drawn[np.argsort(query.keys, kind="stable")[:MOST_LEARNED]] = True  # keys are random numbers, the same each time
+    drawn[np.argsort(query.keys, kind="stable")[:MOST_LEARNED]] = True  # keys are hashes: a reproducible sample
     asked, some = query.take(drawn), few.where(drawn)
     above_bound = np.log(some.latency_us / source.roofline.bound_us(asked.amounts, asked.threads))
     least_us = source.roofline.least_us(asked.amounts, asked.threads, device.cache_bytes)
     correction = _correction(source, vector_ratio(source.device, device), asked, above_bound, weights_of(some))
-    # The source is closer than usual on operators that it has learned from.
+    # The source's errors are smaller than usual on operators that it was fitted to.
     learned = source.measured.find(asked)[0] | source.measured.find(asked.sampled())[0]
     seen = np.where(learned, source.half_width(asked), 0.0)
     return dataclasses.replace(
@@ -75,7 +75,7 @@ def adapted(source: OperatorPredictor, target: Examples) -> OperatorPredictor:
             _half_width(correction, some.operator, asked, seen),
             fastest(np.log(some.latency_us / least_us)),
         ),
-        correlation=1.0,  # the source's was calibrated with its own widths, and these are not among them
+        correlation=1.0,  # the source's correlation was calibrated with other half-widths
         fingerprint=fingerprint(few),
     )
 

@@ -133,9 +133,9 @@ def choose(request: PredictRequest, note: Note) -> Chosen:
     if of_gpu:
         if request.threads:
             raise UsageError("--threads has no meaning for kernels of a GPU, which bring their own; leave it out")
-        threads = tuple(found.thread_counts)  # 0: its kernels have blocks and threads of their own
+        threads = tuple(found.thread_counts)  # 0: GPU kernels define their own blocks and threads
         if target == kind_of(found.device.target).name:
-            built_for = found.device.target  # no GPU need be here
+            built_for = found.device.target  # this machine needs no GPU
     found.check_threads(threads)
     return Chosen(request, found, device, wanted, built_for, threads)
 

@@ -60,10 +60,10 @@ def note_calibration(target: str, db: str, device: str) -> Path:
         OpProfilerError: the file cannot be written.
     """
     path, here = _path(), _here(target)
-    with explained(str(path)), locked(path.with_suffix(".lock")):  # another target may be calibrated meanwhile
+    with explained(str(path)), locked(path.with_suffix(".lock")):  # other targets may be calibrated at once
         notes = _notes() | {here: {"db": db, "device": device}}
         with whole_file(path) as partial:
-            partial.touch(mode=0o600)  # the address may hold a password
+            partial.touch(mode=0o600)  # the URL may contain a password
             partial.write_text(json.dumps(notes, indent=1) + "\n", encoding="utf-8")
     return path
 
@@ -127,7 +127,7 @@ def _learned(
         found = adapted(known, examples)
         if slug(known.device.processor) != slug(device.processor):
             return found
-        # Another machine of the same kind measured it, and it would be looked up without a calibration.
+        # Operators that a machine of the same kind measured stay in the look-up table, as without a calibration.
         return dataclasses.replace(found, measured=found.measured.before(known.measured))
 
     found = predictor_files.kept(f"adapted-{predictor_files.digest(known)}-{here}", made, note)

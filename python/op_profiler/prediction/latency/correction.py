@@ -201,10 +201,10 @@ def _computed(query: Query) -> np.ndarray:
     found = [
         windowed & (column("rank") == _BLOCKED_RANK),
         windowed & (column("rank") == _PLAIN_RANK) & last,  # channels are the last dimension
-        windowed & (column("window") == 0),  # of one element
+        windowed & (column("window") == 0),  # log2: a window of one element
         column("transposed_a") > 0,
         column("transposed_b") > 0,
-        column("rows") == 0,  # a single one
+        column("rows") == 0,  # log2: a single row
         column("transcendental") > 0,
         column("read_stride") > np.log2(_CONTIGUOUS_BYTES),
     ]

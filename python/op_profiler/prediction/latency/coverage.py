@@ -127,7 +127,7 @@ def operators_with(query: Query) -> Counter[str]:
     for sets, index in ((query.op_sets, query.vocabulary), (attributes, query.form)):
         for words, count in zip(sets, np.bincount(index[first], minlength=len(sets))):
             found.update(dict.fromkeys(words, int(count)))
-    return +found  # entries that were taken out leave their words behind
+    return +found  # `+` drops words that no entry has any more
 
 
 def _is_op(word: str) -> bool:

@@ -44,7 +44,7 @@ def most_informative(
     shared = np.zeros((len(candidates), len(wanted)), dtype=np.float32)
     for variance, one, other in zip(_VARIANCES, here, there, strict=True):
         shared += np.float32(variance) * alike(one, other)
-    # Of the covariance between candidates only the columns of those that are taken are needed.
+    # Only the covariance columns of selected candidates are needed, so each is computed after its selection.
     own = np.full(len(candidates), sum(_VARIANCES) + _NOISE)
     known = np.zeros((len(candidates), 0))
     open_ = np.ones(len(candidates), dtype=bool)

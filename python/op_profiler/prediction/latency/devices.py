@@ -93,7 +93,7 @@ def devices_in(*, db: str | None = None, file: Path | None = None) -> list[Devic
                     known.add(row["device_key"])
                     found.append(device_of(row))
             if not left:
-                break  # the rest is of the same devices
+                break  # every device of the file was found
     return found
 
 

@@ -264,7 +264,7 @@ class _KeptExamples:
         if key in self._moved.get(model, ()) or not self._draws[row["model_source"] == "sample"].wants(model):
             return
         if row["model_source"] == "sample" and row["op_names"] in AROUND_SAMPLED:
-            return  # counted with the operators around which they are: the included data has no rows of them
+            return  # counted with the sampled operator: included data has no rows of ops around it
         operator = self._operators.get(key) or operator_of(row)
         moved = operator.bytes_read + operator.bytes_written
         if row["model_source"] == "sample":

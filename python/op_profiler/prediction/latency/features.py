@@ -122,7 +122,7 @@ def operator_features(operator: Operator) -> np.ndarray:
     first = read[0].shape if read else out
     weight_bytes = sum(cost.size_bytes(t) for t in operator.params)
     stride = _read_stride(operator)
-    # The last dimension that a look-up or a permutation keeps is what it can copy in one go.
+    # A look-up or a permutation copies the last dimension, if it keeps it, as one piece.
     last_in, last_out = (first or (1,))[-1], (out or (1,))[-1]
     values = {
         **{f"is_{name}": float(name == kind) for name in KINDS},

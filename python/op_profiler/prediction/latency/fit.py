@@ -191,7 +191,7 @@ def _training_sets(
         for one, peaks in zip(others, peaks_of)
     ]
     if len({examples.models[at] for at in np.unique(examples.model) if not examples.sampled[at]}) >= _FEW_NETWORKS:
-        alike = elsewhere if ratio == 1.0 else []  # what own operators tell is not put in vectors of others for a few
+        alike = elsewhere if ratio == 1.0 else []  # a few operators do not justify a conversion of own vectors
         return _training_set, [one.take(_has_rare_op(one.query, query)) for one in alike]
     like = [
         (as_if_here(one.base.kernels, peaks, here), likeness(peaks, here))
@@ -219,7 +219,7 @@ def _training_set(
     device = examples.devices[int(examples.device[0])]
     roofline = Roofline.of(query.amounts, query.threads, examples.latency_us, device.peaks, device.cache_bytes)
     weights = weights_of(examples)
-    # Where it is not known how many there are, costs are those of all of them together.
+    # If the number of multiprocessors is unknown, costs are those of all multiprocessors together.
     multiprocessors = (device.cores or 1) if kind_of(device.target).on_gpu else None
     base = Base.fit(roofline, query, examples.latency_us, weights, like, multiprocessors)
     base = dataclasses.replace(base, vector_ratio=vector_ratio)
@@ -249,7 +249,7 @@ def fingerprint(examples: Examples) -> str:
     keys = np.array([int(o.key, 16) for o in examples.operators], dtype=np.uint64)[examples.operator]
     columns = [examples.launches[examples.operator], examples.sampled[examples.model]]
     columns += [getattr(examples, name) for name in _DIGESTED]
-    rows = np.column_stack([keys.view(np.float64), examples.reference_us, *columns])  # all 64 bits of the keys stay
+    rows = np.column_stack([keys.view(np.float64), examples.reference_us, *columns])  # a view, which keeps all 64 bits
     digest = hashlib.sha256(b"".join(sorted(row.tobytes() for row in rows)))
     devices = [dataclasses.asdict(examples.devices[at]) for at in np.unique(examples.device)]
     digest.update(json.dumps(devices, sort_keys=True).encode())

@@ -70,11 +70,11 @@ def held_out_errors(
     for number, (train, held) in enumerate(_splits(examples, folds, seed)):
         if not train.any():
             continue
-        blind = number == 0  # one fold tells how much wider their intervals are, and training takes most of the time
+        blind = number == 0  # one fold suffices for the errors without loops; training is slow
         asked = query.take(held)
         fold[held] = number
         own_part = training_set_of(examples.where(train), query.take(train))
-        if own_part.base.kernels is None:  # too few for a kernel model, if there is one of all
+        if own_part.base.kernels is None:  # too few kernels to fit a kernel model: use that of all entries, if any
             own_part = own.take(train)
         base = own_part.base
         above = np.log(examples.latency_us[held] / base.roofline.bound_us(asked.amounts, asked.threads))

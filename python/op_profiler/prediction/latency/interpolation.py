@@ -105,7 +105,7 @@ class Interpolation:
         values = np.bincount(which.ravel(), self._target[members]) / np.bincount(which.ravel())
         try:
             return axes, interpolate.LinearNDInterpolator(places, values)
-        except spatial.QhullError:  # all points in one plane
+        except spatial.QhullError:  # all points lie in one plane
             return None
 
 

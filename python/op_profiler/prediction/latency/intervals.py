@@ -53,7 +53,7 @@ class Spread:
 
     Attributes:
         scale: predicts the logarithm of the size of an error from `Base.all_columns`; None if too little was held out.
-        quantiles: quantile of error over expected error, by tier and for `WITHOUT_LOOPS` and `IN_NO_NETWORK`.
+        quantiles: quantile of error over expected error, by source and for `WITHOUT_LOOPS` and `IN_NO_NETWORK`.
         typical_above_bound: median of log(time over roofline bound); `bound_width`: half width that covers 90 % around
             it, which is the interval without `scale`.
         fastest: lower limit of log(time over `Roofline.least_us`).
@@ -77,11 +77,11 @@ class Spread:
     def half_width(
         self, query: Query, columns: np.ndarray, tiers: str | np.ndarray, in_no_network: bool | np.ndarray = False
     ) -> np.ndarray:
-        """Return half of the interval of each entry, on a logarithmic scale; NaN for tiers without an estimate.
+        """Return half of the interval of each entry, on a logarithmic scale; NaN without an estimate.
 
         Args:
             columns: `Base.all_columns` of the entries.
-            tiers: name of the tier of all entries, or of each entry.
+            tiers: source of the estimate of all entries, or of each entry.
             in_no_network: whether all entries, or each entry, are unlike all operators of measured networks.
         """
         names = np.broadcast_to(np.asarray(tiers), (len(query),))
@@ -93,7 +93,7 @@ class Spread:
         found = np.full(len(query), np.nan)
         for name in set(names.tolist()).difference(_NO_ESTIMATE):
             found[names == name] = self.quantiles[name]
-        # Once for all tiers: trees take about as long for few entries as for many.
+        # One call for all sources: trees take about as long for few entries as for many.
         return np.asarray(found * np.exp(self.scale.predict(columns)))
 
     @classmethod

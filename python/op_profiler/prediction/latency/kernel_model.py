@@ -270,7 +270,7 @@ def _fitted(
 
     nothing = np.zeros(directions.shape[1])
     loss = {"loss": "soft_l1", "f_scale": _ONE_OFF}
-    # Without lsmr each step decomposes a matrix with a row a kernel.
+    # Without lsmr, each step decomposes a matrix with one row per kernel.
     found = least_squares(off, nothing, slopes, tr_solver="lsmr", max_nfev=_STEPS, **loss).x
     return np.asarray(start + directions @ found)
 

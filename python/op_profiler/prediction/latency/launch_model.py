@@ -136,7 +136,7 @@ def _amounts(query: Query, multiprocessors: int) -> np.ndarray:
     blocks, warps = (np.maximum(np.rint(of[name]), 1.0) for name in ("blocks", "warps"))
     at_once = np.minimum(_THREADS_AT_ONCE // (warps * WARP), _SHARED_AT_ONCE // np.maximum(of["shared_bytes"], 1.0))
     rounds = np.ceil(blocks / (multiprocessors * np.clip(at_once, 1.0, _BLOCKS_AT_ONCE)))
-    # The multiprocessor that has most blocks decides.
+    # The multiprocessor with the most blocks determines the time.
     share = np.ceil(blocks / multiprocessors) / blocks
     steps = [of[name] * rounds for name in _STEPS]
     issued = sum(of[f"warps_{name}"] for name in ("arithmetic", "shared", "accesses"))

@@ -20,9 +20,9 @@ NAMES: tuple[str, ...] = (
     *(f"thread_{name}" for name in WORK),
     *(f"warps_{name}" for name in WORK),
 )
-"""Names of the columns that `launch_features` returns, logarithms to base 2: how many launches there are; blocks, warps
-of a block and shared bytes of the launch that does most; what one thread of each launch does, together; and the same
-times all warps of the launch."""
+"""Names of the columns that `launch_features` returns, logarithms to base 2: number of launches; blocks, warps of a
+block and shared bytes of the launch with the most work; work of one thread, summed over launches; and work of all
+warps, summed over launches."""
 
 
 def launch_features(kernel: Kernel) -> np.ndarray:

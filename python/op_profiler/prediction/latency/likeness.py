@@ -16,7 +16,7 @@ from op_profiler.prediction.latency.kernel_model import KernelModel
 from op_profiler.prediction.latency.traffic import MOVED, TERMS
 
 _FROM = {"past_32k": "l2", "past_48k": "l2", "past_1m": "l3", "past_2m": "l3", "past_32m": "memory"}
-"""Source of the data that exceeds a cache of this size."""
+"""Cache or memory that serves the traffic from behind a cache of this size."""
 _RATES = ("arithmetic", "memory", "l1", "l2", "l3")
 _FAR = 0.13
 """Mean difference between the peaks of two devices, on a logarithmic scale, at which the weight is 1/e."""

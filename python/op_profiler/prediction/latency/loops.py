@@ -88,7 +88,7 @@ def _as_now(file: Mapping[str, np.ndarray], target: str) -> bool:
 def write_loops(path: Path, operators: Sequence[Operator], loops: np.ndarray, target: str) -> None:
     """Write the result of `loops_of` in the form of included data, including operators without known loops."""
     keys = np.array([operator.key for operator in operators])
-    with path.open("wb") as file:  # by its name numpy would add a suffix
+    with path.open("wb") as file:  # numpy would add a suffix to a path
         np.savez_compressed(
             file,
             target=np.array(target),
@@ -110,7 +110,7 @@ def _cached_or_read(operators: Sequence[Operator], target: str, note: Callable[[
         try:
             about = identity_of_loops(target)
         except OpProfilerError:
-            return found  # of a kind of target that is not here
+            return found  # this kind of target is not available here
         unknown = []
         for at, operator in enumerate(operators):
             row = _read(kept, about, operator.key, found.shape[1])
@@ -164,7 +164,7 @@ def keep_loops(occurrences: Sequence[Occurrence], target: str) -> None:
 def _described(read: Callable[[], Kernel], target: str) -> np.ndarray:
     try:
         kernel = read()
-    except (OpProfilerError, ImportError):  # no TVM, or one that does not tell: predictors do without
+    except (OpProfilerError, ImportError):  # predictors also work without loops
         return np.full(len(columns_of(target)), np.nan, dtype=np.float32)
     return launch_features(kernel) if kernel.launches else traffic_features(kernel)
 
@@ -172,7 +172,7 @@ def _described(read: Callable[[], Kernel], target: str) -> np.ndarray:
 def _read_by_compiler(operator: Operator, target: str) -> np.ndarray:
     tensors = (*operator.inputs, *operator.params, *operator.outputs)
     precision: Precision = "int8" if any(tensor.dtype in ("int8", "uint8") for tensor in tensors) else "float32"
-    # A target that this LLVM does not know has none.
+    # For a target that this LLVM does not support, `_resolved` raises, and loops are unknown.
     by_rule = isinstance(operator, OperatorByRule)
     return _described(
         lambda: compiler_in_use().read_kernel(operator, _resolved(target, precision), by_rule=by_rule), target

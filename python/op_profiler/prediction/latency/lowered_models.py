@@ -93,7 +93,7 @@ def lowered_model(
     """
     lower, alone = lower or _lowered_apart, lower is None
     content = FRONTENDS.get(request.model.source).fingerprint(request.model)
-    if content is None:  # nothing tells beforehand whether it is the model that was lowered earlier
+    if content is None:  # without a fingerprint, the model cannot be found in the cache
         request.check_build()
         note(f"lowering {request.model.title}")
         return lower(request)
@@ -136,7 +136,7 @@ def write_included(models: Mapping[BuildRequest, LoweredModel], path: Path) -> N
 
 
 def _included_name(request: BuildRequest) -> str:
-    """Return a name of what the user asks for, not of who lowers it: included models are those that were measured."""
+    """Return a name that depends on the request only, not on the TVM that lowers it: included models were measured."""
     parts = [fields_of(request.model), request.target, request.precision, request.schedules, request.compiler]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
@@ -224,7 +224,7 @@ class LoweringPool:
         return self._threads.submit(work, self._lower)
 
     def _lower(self, request: BuildRequest) -> LoweredModel:
-        own, tvm = vars(self._own), f"{request.compiler} {request.kind.tvm_build}"  # a process loads one TVM
+        own, tvm = vars(self._own), f"{request.compiler} {request.kind.tvm_build}"  # a process can load only one TVM
         process: LoweringProcess | None = own.get(tvm)
         if process is None or process.has_died:
             process = own[tvm] = LoweringProcess(of_many=self._of_many)
@@ -290,7 +290,7 @@ def _identity(request: BuildRequest, content: str) -> str:
         identity.processor_name(),
     ]
     parts.append(request.schedules)
-    parts.append(identity_of_loops(request.target))  # which are kept when it is lowered
+    parts.append(identity_of_loops(request.target))  # lowering also caches the loops
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 

@@ -1,4 +1,4 @@
-"""Reads the models of a command: by name, pattern of files, list in a file, or list in a Python module."""
+"""Models of a command: by name, pattern of files, list in a file, or list in a Python module."""
 
 from __future__ import annotations
 

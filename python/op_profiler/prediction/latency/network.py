@@ -93,7 +93,7 @@ class Network:
             return self
         found = loops_of([self.operators[at] for at in wanted], target or predictor.device.target, note)
         loops = self.query.loops
-        if loops.shape[1] != found.shape[1]:  # those of a GPU have other columns
+        if loops.shape[1] != found.shape[1]:  # loops of a GPU and of a processor have different columns
             loops = unknown_loops(len(loops), found.shape[1])
         loops = loops.copy()
         loops[wanted] = found
@@ -114,7 +114,7 @@ class NetworkPrediction:
             time of the network, and the others are NaN.
         partial_us: sum over the operators with an estimate; equal to the total if all have one, NaN if none has.
         beyond_us: part of `total_us` that a GPU spends between kernels or waiting for launches; 0 on processors.
-        tiers: share of `partial_us` by name of the tier.
+        tiers: share of `partial_us` by source of the estimate.
         bounded: names of operators for which only the least time is known.
         unsupported: names of operators without any number; `too_large`: those of them that do not fit into the device's
             memory.
@@ -243,7 +243,7 @@ def predict_networks(
 def _total(
     predictor: OperatorPredictor | VendorPredictor, network: Network, threads: int, found: OperatorPrediction
 ) -> NetworkPrediction:
-    """From the operators to the network."""
+    """Return the prediction of a network from those of its operators."""
     estimated = np.isfinite(found.latency_us)
     times = np.where(estimated, found.latency_us, 0.0) * network.calls
     kernels = float(times.sum())

@@ -42,7 +42,7 @@ class OperatorPrediction:
     """Predictions of operators, one entry per operator.
 
     Attributes:
-        latency_us, low_us, high_us: estimate and 90 % interval; NaN if unsupported. For the tier ``bound``, only
+        latency_us, low_us, high_us: estimate and 90 % interval; NaN if unsupported. For the source ``bound``, only
             `low_us` is known, the least time (`Roofline.least_us`).
         tier: index into `TIERS`.
         outside: whether few measurements support the estimate (`Coverage.outside`); its interval is then doubled.
@@ -277,7 +277,7 @@ class OperatorPredictor:
         """Estimate entries that are not looked up.
 
         Returns:
-            Latency, half-width of the interval on a logarithmic scale, tier, and whether each entry is `outside`.
+            Latency, half-width of the interval on a logarithmic scale, source, and whether each entry is `outside`.
         """
         tier, log_ratio = self._tiers(query, too_large)
         latency = self.roofline.bound_us(query.amounts, query.threads) * np.exp(log_ratio)
@@ -295,7 +295,7 @@ class OperatorPredictor:
         return self.spread.half_width(query, self.base.all_columns(query), tiers, self.coverage.in_no_network(query))
 
     def _tiers(self, query: Query, too_large: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the tier of each entry that is not looked up, and log(time over bound)."""
+        """Return the source of each estimate that is not looked up, and log(time over bound)."""
         log_ratio = np.zeros(len(query))
         tier = np.where(self.coverage.learned(query), REGRESSED, BOUND)
         if self.method.corrects_samples:

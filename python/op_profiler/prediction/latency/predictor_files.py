@@ -56,7 +56,7 @@ def save(predictor: OperatorPredictor, path: Path) -> None:
     """Write a predictor to a file; raises the errors of `whole_file`."""
     contents, members, arrays = _parts(predictor)
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]  # the stubs take allow_pickle for an array
+    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]  # the stubs type every keyword as allow_pickle
     members["arrays.npz"] = buffer.getvalue()
     contents["sha256"] = {name: hashlib.sha256(content).hexdigest() for name, content in members.items()}
     with whole_file(path) as partial, zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -131,12 +131,12 @@ def load(path: Path) -> OperatorPredictor:
             _check_sizes(archive)
             members = {name: _member(archive, name, digest, path) for name, digest in contents["sha256"].items()}
         found = _predictor(contents, members)
-        if len(found.models) != found.base.models_of(found.method):  # those that see loops would be taken for others
+        if len(found.models) != found.base.models_of(found.method):  # else those with and without loops are mixed up
             raise _version_error(path)
         found.check()
     except OpProfilerError:
         raise
-    except Exception as error:  # zlib, numpy, xgboost and skops each have errors of their own for damaged content
+    except Exception as error:  # each library raises other errors for damaged content
         raise DatasetError(f"{path} is no predictor that can be read: {error or type(error).__name__}") from error
     return found
 
@@ -152,7 +152,7 @@ def device_in(path: Path) -> DeviceName:
             return DeviceName(**_contents(archive, path)["device"])
     except OpProfilerError:
         raise
-    except Exception as error:  # zlib and json have errors of their own for damaged content
+    except Exception as error:  # zlib and json raise other errors for damaged content
         raise DatasetError(f"{path} is no predictor that can be read: {error or type(error).__name__}") from error
 
 
@@ -167,7 +167,7 @@ def kept(name: str, make: Callable[[], OperatorPredictor], note: Callable[[str],
     try:
         return load(path)
     except DatasetError:
-        pass  # not there, damaged, or of an older version
+        pass  # missing, damaged, or of an older version
     predictor = make()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -230,7 +230,7 @@ def _predictor(contents: dict[str, Any], members: dict[str, bytes]) -> OperatorP
     if "points_target" in arrays:
         points = {name: arrays[f"points_{name}"] for name in _POINTS}
         op_sets = tuple(frozenset(words) for words in contents["op_sets"])
-        count = len(points["keys"])  # interpolation asks for no attributes
+        count = len(points["keys"])  # interpolation uses no attributes
         form = np.zeros(count, dtype=np.intp)
         query = Query(**points, loops=unknown_loops(count), op_sets=op_sets, form=form, forms=(("",),))
         interpolation = Interpolation(query, arrays["points_families"], arrays["points_target"])

@@ -205,7 +205,7 @@ def _with_loops_alike(queries: Sequence[Query]) -> Sequence[Query]:
     """
     if len({query.loops.shape[1] for query in queries}) == 1:
         return queries
-    first = queries[0].loops.shape[1]  # of none are they known: any
+    first = queries[0].loops.shape[1]  # used if no query has known loops
     columns = next((query.loops.shape[1] for query in queries if query.has_loops.any()), first)
     return [
         query

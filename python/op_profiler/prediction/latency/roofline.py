@@ -76,7 +76,7 @@ class Roofline:
             flops, functions = (_peak(amount[mine][working], busy[working]) for amount in (work.flops, work.functions))
             probe = _probe_of(probed, int(count))
             large = work.moved[mine] >= (_LARGE_BYTES if cache_bytes is None else _BEYOND_CACHES * cache_bytes)
-            if large.sum() < _FEWEST:  # too few to tell: the probe, or what comes nearest
+            if large.sum() < _FEWEST:  # too few to estimate a rate: use the probe, or all long operators
                 large = working if probe["bytes_per_us"] == 0.0 else np.zeros_like(large)
             moved = _peak(work.moved[mine][large], busy[large]) if large.any() else 0.0
             attained = (max(flops, probe["flops_per_us"]), max(moved, probe["bytes_per_us"]), functions, call)

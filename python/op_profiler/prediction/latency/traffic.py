@@ -225,7 +225,7 @@ def _stage(nest: LoopNest) -> _Stage:
     kinds = [loop.kind for loop in nest.loops]
     iterations = math.prod(extents)
     distinct: dict[tuple[int, tuple[int, ...]], Access] = {}
-    for access in nest.accesses:  # what is read and written at one place is one access
+    for access in nest.accesses:  # a read and a write at one place are one access
         place = access.tensor, access.strides
         written = access.written or (place in distinct and distinct[place].written)
         distinct[place] = dataclasses.replace(access, written=written)
@@ -238,9 +238,9 @@ def _stage(nest: LoopNest) -> _Stage:
     accumulators = _accumulators(nest, stored) if sums else 1
     loads, gathers = _loads(nest, accesses, stored if sums else None, vector, vectorized, accumulators)
     count = nest.operations.get
-    # A condition that no lane of a vector tells apart is asked around the vectors.
+    # A condition that is the same for all lanes is evaluated outside of the vectorized loop.
     guards = nest.guards if vector == 1 or vectorized in nest.guarded else 0
-    divisions = count("div", 0)  # what is taken out of inner loops, a part of one, is of single values
+    divisions = count("div", 0)  # a fraction: divisions hoisted out of inner loops, which are scalar
     evicting, clean = (_moved(nest, accesses, LEVELS, evicts=evicts) for evicts in (True, False))
     pages = _moved(nest, accesses, PAGES, evicts=True).sum(axis=1) / _PAGE_BYTES
     scattered = sum(m for m, a in zip(evicting[_MEMORY], accesses) if _scattered(nest, a))
@@ -358,7 +358,7 @@ def _loads(
                 gathers += iterations
                 each *= loop.extent
             elif at == vectorized and vector > 1 and loop.kind != "vectorized" and at < len(nest.loops) - 1:
-                each *= loop.extent / vector  # unrolled sums stand inside: it is read anew for each vector
+                each *= loop.extent / vector  # unrolled sums are inside, so each vector reads again
             elif stride or (loop.kind not in ("vectorized", "unrolled") and at < len(nest.loops) - 1):
                 each *= loop.extent
         loads += each

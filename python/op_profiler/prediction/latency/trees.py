@@ -56,7 +56,7 @@ class Trees:
             for name in ("left_children", "right_children")
         )
         is_leaf = ends < 0
-        bound = bound.astype(np.float32)  # a leaf holds its value here
+        bound = bound.astype(np.float32)  # of a leaf, the field contains its value
         columns, bounds, at = [], [], roots
         while not is_leaf[at].all():
             columns.append(np.where(is_leaf[at], 0, looked_at[at]))
@@ -85,7 +85,7 @@ class Trees:
         for begin, end in pairwise(trees * (2 ** np.arange(width.bit_length()) - 1)):
             columns, bounds = self.columns[begin:end], self.bounds[begin:end]
             right = values.take(first + columns.take(at)) >= bounds.take(at)
-            at = 2 * at + right  # a level has twice the nodes of the one before, each pair where its parent was
+            at = 2 * at + right  # the children of node i are 2 i and 2 i + 1 of the next level
         found: np.ndarray = self.leaves.take(at).sum(axis=1, dtype=np.float64) + self.start
         return found
 

@@ -36,7 +36,7 @@ def reason_against(row: Mapping[str, Any]) -> str | None:
         return "not complete"
     if row["foreign_load"]:
         return "under background load"
-    if cores_were_apart(row["timing_details"] or {}):  # slow ones are corrected: `steady_times`
+    if cores_were_apart(row["timing_details"] or {}):  # times on slow cores are corrected by `steady_times`
         return "with cores further apart than usual"
     if spoils(row["disturbed_by"]):
         return UNSTEADY

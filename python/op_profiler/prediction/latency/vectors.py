@@ -25,7 +25,7 @@ def in_other_vectors(columns: np.ndarray, ratio: float) -> np.ndarray:
     found = columns.copy()
     at = {name: NAMES.index(name) for name in NAMES}
     for name in ("in_block", "out_block"):
-        blocked = found[:, at[name]] > 1  # else it says whether the last axis is whole vectors
+        blocked = found[:, at[name]] > 1  # 0 and 1 are flags: whether the last axis is whole vectors
         found[blocked, at[name]] *= ratio
     extents = np.round(2.0 ** found[:, at["columns"]]).astype(np.int64)
     vectors = np.maximum(extents, 1) * ratio / LANES

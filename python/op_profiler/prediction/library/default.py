@@ -28,21 +28,21 @@ from op_profiler.lean_imports import load_xgboost
 from op_profiler.prediction.library.library_predictor import LibraryPrediction
 from op_profiler.prediction.library.neighbours import TableRoofline, bases_us, blocked_us, shape_features, surroundings
 
-_LEVELLED = ("batch", "size", "out_channels", "ratio")  # axes that may lack a value
+_LEVELLED = ("batch", "size", "out_channels", "ratio")  # axes on which a value may be missing from the table
 _GAPS = ("cell", *_LEVELLED, "beyond")
-_KINDS = (0, 1)  # of the column depthwise
+_KINDS = (0, 1)  # values of the column depthwise
 _COVERAGE = 0.9
-_STEPS = 10  # of the weights, from 0 to 1
+_STEPS = 10  # steps of the weights from 0 to 1
 _SMALLEST = 0.01  # added to values of an axis, since the ratio of a depthwise convolution may be 0
-_FEWEST = 20  # entries that can weigh and calibrate
+_FEWEST = 20  # least number of entries for weights and calibration
 _SHAPE = {"max_depth": 12, "eta": 0.12, "min_child_weight": 3}
 _NEIGHBOURS = {"max_depth": 8, "eta": 0.1, "colsample_bytree": 0.5, "min_child_weight": 4}
 _ROUNDS, _NEIGHBOUR_ROUNDS = 160, 250
 
 
-_COUNTS = range(2, 162, 2)  # multiprocessors of GPUs are even in number
-_COMPUTED = 0.7  # of the time of its memory is what a convolution computes at least, whose blocks are told of here
-_SHORTEST_US = 15.0  # of shorter kernels the start is seen
+_COUNTS = range(2, 162, 2)  # GPUs have an even number of multiprocessors
+_COMPUTED = 0.7  # from this ratio of compute to memory time on, a time depends on the number of parallel units
+_SHORTEST_US = 15.0  # shorter times are mostly the start of the kernel
 _FEWEST_UNITS = 500
 
 
@@ -65,7 +65,7 @@ class _Calibration:
     error: float
 
 
-_Calibrations = dict[int, _Calibration]  # of depthwise convolutions and of others; empty where a gap cannot be made
+_Calibrations = dict[int, _Calibration]  # by value of depthwise; empty if the gap cannot be created
 
 
 class DefaultPredictor:
@@ -215,7 +215,7 @@ class _Estimators:
 def _hidden(table: Convolutions, gap: str) -> Iterator[np.ndarray]:
     """Return masks of entries to fit to, for a kind of gap."""
     if gap == "cell":
-        yield np.ones(len(table), dtype=bool)  # an entry is not its own neighbour, so nothing else need be hidden
+        yield np.ones(len(table), dtype=bool)  # an entry is never its own neighbour, so nothing has to be hidden
         return
     places = _places(table, "size" if gap == "beyond" else gap)
     levels = np.unique(places)
@@ -242,7 +242,7 @@ def _made_gap(table: Convolutions, gap: str, seed: int) -> np.ndarray:
     if gap == "beyond":
         return np.isin(places, levels[-min(2, len(levels) - 2) :])
     chosen = np.isin(places, _removable(levels))
-    for kind in (0, 1):  # depthwise entries have one ratio, which would leave none of them
+    for kind in (0, 1):  # depthwise entries have one ratio: none would be left
         rows = table.column("depthwise") == kind
         if len(np.unique(places[rows])) < 3:
             chosen &= ~rows
@@ -287,7 +287,7 @@ def _octaves(known: Convolutions, wanted: Convolutions, gap: str) -> np.ndarray:
         return np.zeros(len(wanted))
     axis = "size" if gap == "beyond" else gap
     levels, places = (np.log2(each + _SMALLEST) for each in (np.unique(_places(known, axis)), _places(wanted, axis)))
-    # Its own value may be there all the same: depthwise convolutions stay when a ratio is taken from the others.
+    # A held-out value may still be a level: depthwise convolutions stay when a ratio of the others is held out.
     before, after = np.searchsorted(levels, places, "left") - 1, np.searchsorted(levels, places, "right")
     low, high = (np.clip(at, 0, len(levels) - 1) for at in (before, after))
     width: np.ndarray = np.maximum(levels[high], places) - np.minimum(levels[low], places)
@@ -319,7 +319,7 @@ def _boost(features: np.ndarray, targets: np.ndarray, settings: dict[str, Any], 
     xgboost = load_xgboost()
 
     chosen = {**settings, "subsample": 0.7, "tree_method": "hist", "max_bin": 128, "seed": seed}
-    rounds = int(np.clip(len(targets) // 20, 100, rounds))  # few entries are learned sooner
+    rounds = int(np.clip(len(targets) // 20, 100, rounds))  # few entries need fewer rounds
     return xgboost.train(chosen, xgboost.DMatrix(features, targets), rounds)
 
 

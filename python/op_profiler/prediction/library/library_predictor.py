@@ -53,7 +53,7 @@ class LibraryPredictor(Protocol):
 
 
 class LibraryPredictorFactory(Protocol):
-    """Creates a predictor that is not fitted yet."""
+    """A factory of predictors that are not fitted yet."""
 
     def __call__(self, seed: int = 0) -> LibraryPredictor:
         """Return a predictor; the same seed and the same table give the same estimates."""

@@ -17,17 +17,17 @@ _OVERHEAD_US = 5.0
 _SIDES = (2, 4, 6, 8, 16, 32)
 _TILES = ((128, 128), (128, 64), (64, 64), (128, 32), (256, 64))
 _BLOCKS = (*_TILES, (32, 32), (64, 32), (256, 128), (64, 128), (32, 128))
-_WINOGRAD = ((2, 16), (3, 25), (4, 36), (6, 64))  # side of a tile of the output, products for it
-_SQUARES = tuple(itertools.product((8, 16), (32, 64)))  # side of a block's square of the output, its channels
-_DISTANCE = 0.05  # octaves that are added to a distance, so that a close neighbour does not answer alone
-_RATIO = ("out_channels", "in_channels")  # which grow together
-_ROWS = ("batch", "size")  # a product of matrices has as many rows as the batch has pixels
+_WINOGRAD = ((2, 16), (3, 25), (4, 36), (6, 64))  # side of an output tile, and its number of products
+_SQUARES = tuple(itertools.product((8, 16), (32, 64)))  # side of a block's output square, and its channels
+_DISTANCE = 0.05  # octaves added to distances, so that one close neighbour does not dominate
+_RATIO = ("out_channels", "in_channels")  # vary together
+_ROWS = ("batch", "size")  # a matrix product has one row per pixel of the batch
 _AXES = (
     *(("size",), _RATIO, ("in_channels",), ("out_channels",), ("batch",)),
     *(("kernel",), ("fused",), ("stride",), ("depthwise",), _ROWS),
-)  # what differs between neighbours
+)  # axes along which neighbours differ
 _BATCHES = 1024
-_INTERPOLATED = 5  # the first axes, which are quantities
+_INTERPOLATED = 5  # the first axes are quantities and can be interpolated
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,7 +158,7 @@ def _along(known: Convolutions, values: np.ndarray, wanted: Convolutions, axis: 
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
     sought = line_wanted * span + place_wanted
-    start = 1 if axis[0] in ("fused", "depthwise") else 0  # flags begin at 0, which has no logarithm
+    start = 1 if axis[0] in ("fused", "depthwise") else 0  # flags may be 0, which has no logarithm
 
     def at(index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         row = order[np.clip(index, 0, len(order) - 1)]
@@ -182,7 +182,7 @@ def _place(table: Convolutions, axis: tuple[str, ...]) -> np.ndarray:
     if axis != _ROWS:
         return table.column(axis[0])
     batch, size = table.column("batch"), table.column("size")
-    # The batch makes a difference that is too small to be seen, so that other entries with as many rows are neighbours.
+    # The batch adds a negligible distance, so that entries with equally many rows and another batch are neighbours.
     return batch * size**2 * _BATCHES + np.minimum(batch, _BATCHES - 1)
 
 

@@ -145,7 +145,7 @@ def _number(value: Any) -> float:
 
 
 class RankingModel:
-    """Ranks schedules of one operator by predicted time; made by `train`."""
+    """A ranking of one operator's schedules by predicted time; `train` creates it."""
 
     def __init__(self, names: Sequence[str], booster: Any) -> None:
         self._names = list(names)
@@ -169,7 +169,7 @@ class RankingModel:
             raise ValueError(f"{len(usable)} trials are too few to learn a ranking from")
         names = sorted({name for e in usable for name in e.features})
         target = np.array([min(math.log(e.latency_us / best[e.group]), _SLOWEST) for e in usable])
-        weights = np.exp(-target)  # how the slow ones are ordered among themselves is of no use
+        weights = np.exp(-target)  # the order of slow schedules does not matter
         matrix = xgboost.DMatrix(_matrix(usable, names), label=target, weight=weights + 0.05, feature_names=names)
         parameters = {
             "max_depth": 7,
@@ -178,7 +178,7 @@ class RankingModel:
             "colsample_bytree": 0.6,
             "min_child_weight": 3,
             "seed": seed,
-            "nthread": 1,  # thousands of rows: several threads are no faster, and beside others ten times slower
+            "nthread": 1,  # for thousands of rows, more threads are no faster, and 10 times slower under load
         }
         return cls(names, xgboost.train(parameters, matrix, num_boost_round=_ROUNDS))
 

@@ -81,7 +81,7 @@ class Answer:
 
 
 class ScheduleQuery:
-    """Suggests schedules for any number of operators from one set of trials.
+    """A query for schedules of any number of operators, from one set of trials.
 
     Args:
         rows: rows of the flat table, origin ``trial``; the ranking is fitted to the trials of all devices.
@@ -151,7 +151,7 @@ class ScheduleQuery:
         return Answer(anchor, tuple(verified + [s for s, _ in suggestions[verify:count]]))
 
     def _known(self, anchor: Operator, specs: Iterable[TaskSpec]) -> Suggestion | None:
-        """Return the record that a build uses, otherwise the best trial of this very operator under these very
+        """Return the record that a build uses, otherwise the best trial of the same operator under the same
         conditions."""
         chosen = records.choose(self._records, self._conditions)
         for computation in {records.computation_of(spec.template, spec.arguments) for spec in specs} & set(chosen):
@@ -215,7 +215,7 @@ def load_trials(db: str | None, shipped: Path | None, warn: Callable[[str], None
     best: dict[tuple[Any, ...], dict[str, Any]] = {}
     of_unknown_threads = 0
     for row in _trials(db, shipped):
-        if row["threads"] == 0 and str(row["template"]).endswith(OWN_TEMPLATE):  # others are of GPUs, which have none
+        if row["threads"] == 0 and str(row["template"]).endswith(OWN_TEMPLATE):  # GPUs have other templates
             of_unknown_threads += 1
             continue
         if row["median_us"] is not None and not math.isnan(row["median_us"]):
@@ -269,5 +269,5 @@ def _anchors(dataset: Dataset) -> Iterator[Operator]:
     for operator in dataset.operators_around(HEAVY):
         try:
             yield compiler_in_use().described_anchor(operator)
-        except ModelError:  # of another compiler, or of an op of another package
+        except ModelError:  # the operator is of another compiler or package
             continue

@@ -53,7 +53,7 @@ class SearchedAnchor:
 
 
 class TuningGain:
-    """Predicts tuned times.
+    """A predictor of tuned times.
 
     Args:
         known: searches, at least `_FEWEST`.

@@ -29,7 +29,7 @@ _BYTES = {
     "int4_wo": (2.0, 0.5),
 }
 """Bytes of an input and of a weight, by data type."""
-_SHARE = 0.1  # of the sites is held out
+_SHARE = 0.1  # share of the sites that is held out
 _PUBLISHED = Published(3.63, "median", "one site at a time, other tables")
 _MS = 1e3  # microseconds
 

@@ -28,10 +28,10 @@ _TREES = {"max_depth": 8, "eta": 0.12, "min_child_weight": 4, "subsample": 0.8, 
 _ROUNDS, _PLAIN_ROUNDS = 150, 100
 _COVERAGE = 0.9
 _LEAST_DISTANCE = 0.1
-_SIMILAR = 0.6  # distance of data sheets at which a processor says little of another
-_MOST_ROWS = 8_000  # that the interval is calibrated on
-_SHARE = 0.15  # of the training rows is held out for the interval
-_LARGEST = 0.3  # of the training rows of a kind are held out for the interval of larger kernels
+_SIMILAR = 0.6  # distance of data sheets at which the weight of a processor is small
+_MOST_ROWS = 8_000  # rows that the interval is calibrated on
+_SHARE = 0.15  # share of the training rows that is held out for the interval
+_LARGEST = 0.3  # share of a kind's training rows that is held out for the interval of larger kernels
 _FARTHEST = 2.0  # distance up to which errors grow, in mean distances of the rows that were left out
 
 

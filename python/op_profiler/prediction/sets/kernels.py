@@ -14,7 +14,7 @@ import numpy as np
 
 _START_US = 5.0
 _TILES = ((256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64), (128, 32), (32, 128), (32, 32))
-_STEPS = (4, 16, 64)  # vector loads and tiles of kernels need sizes that are multiples of these
+_STEPS = (4, 16, 64)  # vector loads and tiles require multiples of these sizes
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,15 +22,15 @@ from op_profiler.prediction.sets.public_set import Published, Split
 
 _COVERAGE = 0.9
 _NOISES = (0.02, 0.05, 0.1, 0.2)  # standard deviations of the logarithm
-_LIKENESSES = (0.0, 0.1, 0.2, 0.4)  # of what items of similar features share
-_PRIOR_SAMPLES = (2.0, 8.0, 32.0, np.inf)  # that the known devices' misfit counts as, next to the samples of a device
+_LIKENESSES = (0.0, 0.1, 0.2, 0.4)  # standard deviations of the part that similar items share
+_PRIOR_SAMPLES = (2.0, 8.0, 32.0, np.inf)  # weight of the known devices' misfit, in samples of the new device
 _DRAWS = 5
-_CANDIDATES = 300  # items of a draw, of which those to measure are chosen
-_DESIGN = (0.05, 0.1)  # noise and likeness that the choice assumes
-_LEVEL = 1.0  # standard deviation of a device's level that the choice assumes
-_LEFT_OUT, _JUDGED = 40, 300  # devices, and items of each
+_CANDIDATES = 300  # items of a draw, from which the measured items are chosen
+_DESIGN = (0.05, 0.1)  # noise and likeness that this choice assumes
+_LEVEL = 1.0  # standard deviation of a device's level that this choice assumes
+_LEFT_OUT, _JUDGED = 40, 300  # largest numbers of left-out devices, and of items on each
 _MOST_ROWS = 50_000
-_PASSES = 30  # that complete a table in which times are missing
+_PASSES = 30  # iterations that fill in the missing times of a table
 
 
 class TransferProblem:
@@ -52,7 +52,7 @@ class TransferProblem:
 
     def split(self, name: str, times: Sequence[np.ndarray], held_out: str, published: Published | None = None) -> Split:
         """Return every new device with several draws of its times; each is ranked separately."""
-        draws = range(_DRAWS if len(self._items) > _CANDIDATES else 1)  # else all draws are of the same items
+        draws = range(_DRAWS if len(self._items) > _CANDIDATES else 1)  # a single draw contains all items otherwise
         asked = [(device, *self._drawn(self._known, device, draw)) for device in times for draw in draws]
         asked = [(device, sampled, rest) for device, sampled, rest in asked if len(rest)]
         return Split(

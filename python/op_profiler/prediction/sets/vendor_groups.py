@@ -29,7 +29,7 @@ _OPERATORS = {
     "float32 element-wise": ("element-wise",),
     "float32 norm": ("layer norm",),
 }
-_SCALED = 3  # bytes that the kernel moves for an element: bfloat16 in, fp8 out
+_SCALED = 3  # bytes that the kernel moves per element: bfloat16 in, fp8 out
 _MOST_ROWS, _MOST_PRODUCTS = 10_000, 4_000
 _FEW_SITES, _SHARE = 20, 0.1
 

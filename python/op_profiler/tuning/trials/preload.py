@@ -2,7 +2,7 @@
 
 import os
 
-# numpy's threads spin for a while after a product, on cores where something is being timed.
+# After a matrix product, numpy's threads would spin for a while, on cores where candidates are timed.
 os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 
 from op_profiler.compilers.tvm_build import load_tvm  # noqa: E402

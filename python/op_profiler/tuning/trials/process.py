@@ -21,7 +21,7 @@ from op_profiler.tuning.trials.worker import main as worker_main
 def forkserver() -> ForkServerContext:
     """Return the context in which workers are started: a fork server that has imported TVM."""
     os.environ["PYTHONPATH"] = python_path()  # the server starts with a fresh `sys.path`
-    unbind()  # the server inherits where this thread may run, and all workers do; so do threads of a cost model
+    unbind()  # the server, its workers and threads of a cost model inherit this thread's binding
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["op_profiler.tuning.trials.preload"])
     return context
@@ -67,7 +67,7 @@ class WorkerProcess:
         """Wait for the answer to the last `ask`.
 
         Raises:
-            TimeoutError: none came in time; the worker was killed.
+            TimeoutError: no answer came in time; the worker was killed.
             EOFError: the worker died.
         """
         if not self.connection.poll(seconds):

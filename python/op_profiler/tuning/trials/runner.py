@@ -190,7 +190,7 @@ class TrialRunner:
                 result = self._measured(holders.get(number), number, best_us)
                 if result is not None or number in results:
                     break
-                holders |= dict(self._build(candidates, results, only=[number], slot=0))  # its worker is gone
+                holders |= dict(self._build(candidates, results, only=[number], slot=0))  # its worker no longer exists
             if number not in results:
                 result = result or _GONE
                 best_us = min(best_us, result.median_us)
@@ -217,7 +217,7 @@ class TrialRunner:
             if not holders:
                 break
             built, workers = list(holders), set(holders.values())
-            if len(workers) > 1:  # one was replaced meanwhile; the new one builds them all
+            if len(workers) > 1:  # a worker was replaced meanwhile; the new one builds all candidates
                 continue
             seconds = self.limits.run_seconds * len(built)
             outcome = self._ask(workers.pop(), seconds, "running", "compare", built, rounds, self.limits.minimum_us)

@@ -22,7 +22,7 @@ def vendor_kernels(task: TaskSpec, reference: Reference, threads: int) -> dict[s
         MissingPackageError: torch is not installed.
         MeasureError: torch uses another number of threads.
     """
-    # Without places the two of OpenMP's threads may share a core, each waiting for the other to use up its time slice.
+    # Without places, two OpenMP threads may share a core, and each waits until the other's time slice ends.
     os.environ["OMP_PLACES"] = ",".join(f"{{{core}}}" for core in binding_order()[:threads])
     os.environ["OMP_PROC_BIND"] = "true"
     os.environ["OMP_NUM_THREADS"] = str(threads)
@@ -31,11 +31,11 @@ def vendor_kernels(task: TaskSpec, reference: Reference, threads: int) -> dict[s
     except ImportError as error:
         raise MissingPackageError("torch", "timing the vendor's kernels") from error
     torch.set_num_threads(threads)
-    if torch.get_num_threads() != threads:  # its times are stored with the threads that TVM's pool answers
+    if torch.get_num_threads() != threads:  # times are stored with the thread count of TVM's pool
         raise MeasureError(f"torch runs on {torch.get_num_threads()} threads, not on {threads}")
     data, weight = (torch.from_numpy(array.copy()) for array in reference.arrays)
     kernels = plain_kernels(torch, task, data, weight)
-    # oneDNN is not in every build of torch, and not for every processor
+    # Some builds of torch, and some processors, have no oneDNN.
     with contextlib.suppress(RuntimeError, NotImplementedError, AttributeError):
         if data.dim() == 4:
             kernels |= _convolution_of_mkldnn(torch, task, data, weight)
@@ -68,7 +68,7 @@ def _convolutions(torch: Any, task: TaskSpec, data: Any, weight: Any) -> dict[st
     (strides, (top, left, bottom, right), dilation), groups = window_of(task), data.shape[1] // weight.shape[1]
 
     def convolve(x: Any, w: Any) -> Any:
-        if (top, left) != (bottom, right):  # torch pads both sides alike
+        if (top, left) != (bottom, right):  # torch pads both sides equally
             x = torch.nn.functional.pad(x, (left, right, top, bottom))
             return torch.nn.functional.conv2d(x, w, None, strides, 0, dilation, groups)
         return torch.nn.functional.conv2d(x, w, None, strides, (top, left), dilation, groups)

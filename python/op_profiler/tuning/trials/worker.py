@@ -155,11 +155,11 @@ class BuiltByVendor:
 
 
 class Worker:
-    """Keeps the tasks, their inputs and the functions that were built; this one times on this machine's processor.
+    """State of a worker process: tasks, their inputs and built functions; this class times on this machine's processor.
 
     Attributes:
-        memory_is_limited: what a process may allocate is a share of the free memory.
-        cold_mechanism: how weights come to be in no cache, for `Settings`.
+        memory_is_limited: whether a process may allocate only a share of the free memory.
+        cold_mechanism: how weights are removed from all caches, for `Settings`.
     """
 
     memory_is_limited: ClassVar[bool] = True
@@ -199,7 +199,7 @@ class Worker:
         return TrialResult()
 
     def _prepare(self, task: TaskSpec) -> None:
-        unbind()  # timing binds this thread, and builds are to run beside each other
+        unbind()  # timing binds this thread to a core, but builds must run on all cores
         if task not in self.tasks:
             self.tasks, self.inputs = {task: compiler_in_use().task(task, self.target)}, {}
         if task not in self.references:
@@ -222,7 +222,7 @@ class Worker:
             return TrialResult(failure="lost", error=str(error))
         except MemoryError:
             return TrialResult(failure="memory", error="out of memory while building")
-        except Exception as error:  # noqa: BLE001 - whatever a template raises costs this candidate only
+        except Exception as error:  # noqa: BLE001 - an error of a template fails only this candidate
             return TrialResult(failure=failure, error=kind_and_last_line(error))
         return TrialResult(build_seconds=time.perf_counter() - started)
 
@@ -327,7 +327,7 @@ class Worker:
     def read_back(self) -> tuple[int | None, tuple[int, ...], tuple[int, ...]]:
         """Return threads and cores reported by the runtime and the operating system, and the requested cores."""
         threads = self.setup.threads
-        self.pool.use(threads)  # this worker may be in the place of one that ran something
+        self.pool.use(threads)  # this worker may have replaced the one that ran the kernels
         return self.pool.effective_threads(), self.pool.core_set(threads), self.pool.effective_core_set()
 
     def compare(self, numbers: Sequence[int], rounds: int, minimum_us: float) -> list[TrialResult]:
@@ -343,7 +343,7 @@ class Worker:
         for turn in range(rounds):
             order = range(len(built)) if turn % 2 == 0 else reversed(range(len(built)))
             for position in order:
-                time.sleep(_PAUSE_SECONDS)  # until the threads of the one before have stopped spinning
+                time.sleep(_PAUSE_SECONDS)  # until the threads of the previous candidate have stopped spinning
                 built[position].call()
                 samples[position] += built[position].timed(self.device, calls[position], 1)
         load = meter.read() if meter is not None else None
@@ -360,9 +360,9 @@ class Worker:
 
 def main(connection: Connection, worker_class: type[Worker], setup: WorkerSetup) -> None:
     """Answer commands until the pipe is closed."""
-    if sys.platform == "linux":  # nobody is left to listen when the fork server has gone with its parent
+    if sys.platform == "linux":  # ends with the fork server, which ends with its parent
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runner decides what an interrupt ends
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the runner handles interrupts
     log = os.open(setup.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)
@@ -381,6 +381,6 @@ def main(connection: Connection, worker_class: type[Worker], setup: WorkerSetup)
 def _limit_memory(more_bytes: int) -> None:
     """Limit the memory that this process may allocate in addition to what it has."""
     held = psutil.Process().memory_info().vms
-    _, most = resource.getrlimit(resource.RLIMIT_AS)  # of a user or a container; nobody may raise it
+    _, most = resource.getrlimit(resource.RLIMIT_AS)  # the limit of a user or a container cannot be raised
     wanted = held + more_bytes if most == resource.RLIM_INFINITY else min(held + more_bytes, most)
     resource.setrlimit(resource.RLIMIT_AS, (wanted, most))

@@ -136,7 +136,7 @@ def _features(task: Task, point: int) -> list[float]:
     schedule = task.schedule(point)
     numbers = [_number(value) for values in schedule.knobs.values() for value in _flat(values)]
     reorder = schedule.factors.reorder or ""
-    order = reorder.split() if "|" in reorder else []  # of TVM's templates it lists some knobs of some points
+    order = reorder.split() if "|" in reorder else []  # TVM's templates list knobs, for some points only
     places = {name: float(place) for place, name in enumerate(order)}
     tile = math.prod((schedule.factors.tile or {}).values())
     return [*numbers, *(places[name] for name in sorted(places)), math.log2(max(tile, 1))]

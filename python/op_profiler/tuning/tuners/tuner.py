@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Tuner(Protocol):
-    """Proposes points of the space of one task, each at most once, and uses the results of earlier proposals."""
+    """A strategy that proposes points of one task's space, each at most once, from the results of earlier proposals."""
 
     def has_next(self) -> bool:
         """Return whether there is a point left to propose."""
@@ -24,7 +24,7 @@ class Tuner(Protocol):
 
 
 class TunerFactory(Protocol):
-    """Creates a tuner for a task."""
+    """A factory of tuners."""
 
     def __call__(self, task: Task, seed: int) -> Tuner:
         """Return a tuner; the same seed and the same results give the same proposals.

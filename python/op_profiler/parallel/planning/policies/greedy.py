@@ -66,7 +66,7 @@ class _State:
         self.free = [0.0] * cores
         self.end = [0.0] * nodes
         self._handover_us = costs.handover_us
-        self._lane_on: list[int | None] = [None] * cores  # that used the core last
+        self._lane_on: list[int | None] = [None] * cores  # lane that used each core last
         self._lane_of = [-1] * nodes
 
     def earliest(self, inputs: tuple[int, ...], used: list[int]) -> float:
@@ -95,7 +95,7 @@ class _State:
 
 
 class _Listing:
-    """Places the operators of a graph under limits on their thread counts.
+    """List scheduling of a graph's operators under limits on their thread counts.
 
     Attributes:
         counts: thread counts, in ascending order.
@@ -111,7 +111,7 @@ class _Listing:
         self._costs = costs
         self._latency_us = [list(row) for row in zip(*(costs.latency_us[count].tolist() for count in self.counts))]
         levels = bottom_levels(graph, [min(row) for row in self._latency_us])
-        # Equal levels (operators that take no time) stay in the order of the graph.
+        # Nodes of equal levels (operators that take no time) stay in the order of the graph.
         self.order = sorted(range(len(graph)), key=lambda node: (-levels[node], node))
         self._inputs = [node.inputs for node in graph.nodes]
 
@@ -125,7 +125,7 @@ class _Listing:
                 count = self.counts[at]
                 latency = self._latency_us[node][at]
                 if count < len(self._cores):
-                    latency *= self._costs.slowdown  # others are likely to run beside it
+                    latency *= self._costs.slowdown  # other operators are likely to run beside this one
                 for used in self._choices(state.free, count):
                     start = state.earliest(self._inputs[node], used)
                     if start + latency < best_end:

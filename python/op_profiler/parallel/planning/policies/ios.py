@@ -154,7 +154,7 @@ class _StageSearch:
         self._entries: dict[int, list[_Entry]] = {0: [(0.0, 0, 0, 0)]}
         self._done_us = {0: 0.0}
         self._ready = {0: sum(1 << node for node in range(len(graph)) if not self._inputs[node])}
-        self._waiting: list[set[int]] = [{0}, *(set() for _ in graph.nodes)]  # by the number of operators done
+        self._waiting: list[set[int]] = [{0}, *(set() for _ in graph.nodes)]  # by number of finished operators
         self._everything = (1 << len(graph)) - 1
 
     def run(self, transitions: int | None) -> bool:

@@ -102,7 +102,7 @@ class _Forks:
             ways.append([self._game(components, lanes)])
             ways.append(self._in_order([(component, False) for component in components], lanes))
         ways.append(self._layers(region, lanes))
-        return min(ways, key=self._total_us)  # the first of equals
+        return min(ways, key=self._total_us)  # of equally fast ways, the first
 
     def _in_order(self, pieces: Iterable[tuple[int, bool]], lanes: _Lanes) -> list[Fork]:
         found: list[Fork] = []
@@ -133,7 +133,7 @@ class _Forks:
             firsts = [sum(split[:number]) for number in range(len(split))]
             parts = tuple(self._cores[first : first + size] for first, size in zip(firsts, split))
             outcome = play(self._load_us(players, parts, lanes))
-            needed_us = outcome.makespan_us + self._costs.handover_us  # to whoever reads from all parts
+            needed_us = outcome.makespan_us + self._costs.handover_us  # for a reader of all parts
             if needed_us < best_us:
                 chosen = [[p for p, at in zip(players, outcome.choices) if at == part] for part in range(len(parts))]
                 groups = tuple(self._stages.group(sum(mine), part) for mine, part in zip(chosen, parts) if mine)

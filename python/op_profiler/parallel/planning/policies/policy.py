@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 class Policy(Protocol):
-    """Makes stages for a graph; equal arguments give equal stages, and the arguments are not changed."""
+    """A function from a graph to stages; equal arguments give equal stages, and the arguments are not changed."""
 
     def __call__(self, graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> tuple[Stage, ...]:
         """Return stages with every node of the graph exactly once, on `cores` only, valid for `check_order`.
 
         Raises:
-            OpProfilerError: the policy cannot plan for this graph; the message has the reason.
+            OpProfilerError: the policy cannot plan for this graph; the message gives the reason.
         """
 
 
@@ -30,7 +30,7 @@ def packed(graph: KernelGraph, placed: Iterable[tuple[int, tuple[int, ...]]]) ->
         placed: nodes, each with its cores, all of which it uses; inputs before the nodes that read them.
     """
     stages: list[dict[tuple[int, ...], list[Step]]] = [{}]
-    owner: dict[int, tuple[int, ...]] = {}  # nodes of the last stage -> cores of their group
+    owner: dict[int, tuple[int, ...]] = {}  # node of the last stage -> cores of its group
     for node, cores in placed:
         groups = stages[-1]
         apart = all(owner.get(source, cores) == cores for source in graph.nodes[node].inputs)

@@ -99,7 +99,7 @@ class StageCosts:
         return {most: sum(latency[node] for node in nodes) for most, latency in self._latency_us.items()}
 
     def _made(self, parts: _Parts) -> Stage:
-        # Parts of one size by their first node: the same branch stays on the same cores from stage to stage.
+        # Parts of one size are sorted by their first node, so that a branch keeps its cores from stage to stage.
         groups, first = [], 0
         for most, members in sorted(parts, key=lambda part: (-part[0], part[1] & -part[1])):
             if members:
