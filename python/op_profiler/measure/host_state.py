@@ -2,7 +2,7 @@
 
 A hypervisor moves the virtual cores of a guest between physical cores. For seconds to minutes, two of them may share no
 cache: data that one core wrote then takes five times as long to reach the other, and kernels that read what other cores
-wrote take two to four times as long. Arithmetic and memory are as fast as before. A kernel that only reads what the
+wrote take up to four times as long. Arithmetic and memory are as fast as before. A kernel that only reads what the
 other cores wrote is therefore timed in every window.
 
 Two virtual cores, also of different guests, may also share one physical core: arithmetic then takes up to twice as

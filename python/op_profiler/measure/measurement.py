@@ -339,7 +339,7 @@ class ModelTiming:
     def _reason_against(self, quotient: float) -> str | None:
         whole, (least, most) = self.whole_model, _POSSIBLE
         if self.launch_gap_us is not None and self.details.get("launch_gap_method") != LAUNCH_GAP_METHOD:
-            return "an earlier version scaled the waits for launches to the whole model"
+            return "an earlier version computed the waits for launches in another way"
         if abs(quotient - 1) <= _PAIR_TOLERANCE + self._half_widths() and least <= quotient <= most:
             return None
         readings = [time for time in (self.before_us, whole.median_us, self.after_us) if time is not None]
