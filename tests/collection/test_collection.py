@@ -144,6 +144,26 @@ def test_hot_and_cold_caches(collected: Any, cache: str) -> None:
     assert mechanism == [("repeat" if cache == "hot" else "clflush",)]
 
 
+def test_powers_with_other_exponents_are_other_operators(tmp_path: Path) -> None:
+    """x^3 calls a function for each value, which takes many times as long as x^2: its time must not be that of x^2."""
+    onnx = pytest.importorskip("onnx")
+    tensors = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 64, 56, 56]) for name in "xy"]
+    medians = []
+    for exponent in (2.0, 3.0):
+        constant = onnx.numpy_helper.from_array(np.float32(exponent), "e")
+        power = onnx.helper.make_node("Pow", ["x", "e"], ["y"])
+        graph = onnx.helper.make_graph([power], "power", tensors[:1], tensors[1:], [constant])
+        opset = [onnx.helper.make_opsetid("", 13)]
+        onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / f"x{exponent:g}.onnx")
+        options = ("--cache=hot", "--threads=1", "--summary-json=summary.json")
+        done = run(tmp_path, "--modelsource=file", f"--modelname=x{exponent:g}.onnx", *options)
+        assert done.returncode == 0, done.stderr
+        found = summary(tmp_path)[0]
+        assert (found["measured"], found["reused"]) == (1, 0)
+        medians.append(found["sum_of_operators_us"])
+    assert medians[1] > 3 * medians[0]
+
+
 @pytest.mark.slow
 def test_a_hot_operator_that_another_model_brought_in_is_not_measured_again(tmp_path: Path) -> None:
     """The same convolution, asked for once by its shapes and once by the defaults: two models, the same operators."""

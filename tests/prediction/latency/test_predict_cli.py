@@ -85,6 +85,12 @@ def test_what_was_not_measured_is_regressed_or_named(db: str) -> None:
     assert low > 0 and high is None
 
 
+def test_a_network_with_operators_of_an_unknown_type_has_no_total() -> None:
+    asked = ("predict", "mlp", "--precision", "float16", "--device", "AMD EPYC family 26", "--format", "json")
+    found = json.loads(_run(*asked, code=1).stdout)
+    assert (found["total_us"], found["interval_us"][1]) == (None, None) and found["partial_us"] > 0
+
+
 def test_the_words_of_the_runtime_look_up_table(db: str) -> None:
     lines = _run("predict", "mlp", "--db", db, "--format", "runtime_lut", "--quiet").stdout.splitlines()
     assert lines[0].startswith("op type FC with input [[1, 784]")
