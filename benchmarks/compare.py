@@ -277,8 +277,8 @@ def headline_of(tables: Tables) -> str:
         [row["found"] for row in planted_from(tables["planted"], least)] for least in (_LEAST_PERCENT, _NEAR_PERCENT)
     )
     parts.append(
-        f"with `--rerun`, {sum(all_found)} of {len(all_found)} planted slow-downs of {_LEAST_PERCENT:g} to 8 % are found, "
-        f"including {sum(near_found)} of {len(near_found)} of {_NEAR_PERCENT:g} to 8 %"
+        f"with `--rerun`, {sum(all_found)} of {len(all_found)} planted slow-downs of {_LEAST_PERCENT:g} to 8 % are "
+        f"found, including {sum(near_found)} of {len(near_found)} of {_NEAR_PERCENT:g} to 8 %"
     )
     return "; ".join(parts)
 

@@ -225,7 +225,7 @@ def claim(tables: Tables) -> str:
     of_drawn, error_of_drawn = _mean_error(drawn)
     return (
         f"The mean error of {networks} predictions of the test set is {error:.1f} %; of {of_drawn} predictions of "
-        f"drawn networks, whose errors were looked at in development, it is {error_of_drawn:.1f} %."
+        f"random networks that were inspected in development, it is {error_of_drawn:.1f} %."
     )
 
 

@@ -40,9 +40,9 @@ CheckOutputsOption = Annotated[
 SchedulesOption = Annotated[
     str,
     Option(
-        "Schedules to compile with: auto (the records stored for the device, else the compiler's own), rule (like "
-        "auto, but with this project's rules for exp and erf, and for convolutions and matrix products without a "
-        "record), none (the compiler's own), or a folder with records.",
+        "Schedules to compile with: auto (tuning records stored for the device, else the compiler's own), rule (like "
+        "auto, but this project's rules schedule exp and erf, and convolutions and matrix products without a record), "
+        "none (the compiler's own), or a folder with records.",
         MEASURING,
     ),
 ]

@@ -120,7 +120,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
         list[str] | None,
         typer.Option(
             help="NAME=VALUE,VALUE,...: measure with each value of a resource of this machine, such as "
-            "governor=performance,powersave or core_set=0,1,0-1. 0-1 and 0+1 each name a set of two cores; n threads "
+            "governor=performance,powersave or core_set=0,1,0-1. 0-1 and 0+1 both mean cores 0 and 1; n threads "
             "run on the first n cores of the set. Several --sweep options give every combination. 'op-profiler devices "
             "--local' lists the resources.",
             rich_help_panel=MEASURING,
@@ -152,13 +152,15 @@ def collect(  # noqa: PLR0913 - the options are the interface
     trace: options.Trace = None,
     tables: Annotated[
         bool,
-        typer.Option("--tables", help="Also print the tables of operators and of hardware.", rich_help_panel=OUTPUT),
+        typer.Option(
+            "--tables", help="Also print the dataset's tables of operators and of hardware.", rich_help_panel=OUTPUT
+        ),
     ] = False,
     by_layer: Annotated[
         int | None,
         typer.Option(
             min=0,
-            help="Also print the time of each layer of the model, such as a torch module. Layers are grouped by this "
+            help="Also print the time of each layer (such as a torch module) of the model. Layers are grouped by this "
             "many parts of their names (1: encoder, 2: encoder.layer, ...); 0 uses whole names.",
             rich_help_panel=OUTPUT,
         ),

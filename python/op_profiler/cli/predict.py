@@ -52,7 +52,7 @@ op-profiler predict transformers:bert --device h200 --kernels vendor    (kernels
 
 op-profiler predict model.onnx --db sqlite:///results/op_profiler.db --format json
 
-op-profiler predict model.tflite --format csv              (one row per convolution, one column per regressor)
+op-profiler predict model.tflite --format csv              (one row per convolution, one column per predictor)
 
 op-profiler predict resnet-18 --format runtime_lut --input_dims '{"data": [1, 3, 160, 160]}'
 
@@ -100,7 +100,10 @@ def predict(  # noqa: PLR0913 - the options are the interface
     ] = "",
     report: options.Report = None,
     format: Annotated[
-        str, typer.Option(help="Output format: table, csv, json or runtime_lut.", rich_help_panel="Output")
+        str,
+        typer.Option(
+            help="Output format: table, csv, json or runtime_lut (a look-up table).", rich_help_panel="Output"
+        ),
     ] = "table",
     quiet: options.Quiet = False,
 ) -> None:

@@ -30,7 +30,7 @@ RemeasureOption = Annotated[
     str,
     Option(
         "Measure stored results again: failed (did not compile, crashed or computed wrong values), noisy (under "
-        "background load, unsteady, not converged, or on cores that were slower or further apart than usual) or all. "
+        "background load, unsteady, not converged, or on cores that were slower than usual or shared no cache) or all. "
         "Failures that the machine caused are always retried.",
         MEASURING,
     ),
@@ -63,8 +63,8 @@ class Measuring:
         Option(
             "After the rounds, also count cycles, instructions, cache and branch misses, page faults and context "
             "switches of each kernel, if the machine has such counters. On a GPU, measure with Nsight Compute (ncu) "
-            "which share of the peak of memory, SMs and tensor cores each kernel reaches. If times are stored "
-            "without counters, only the counters are read.",
+            "which share of the peak of memory, SMs and tensor cores each kernel reaches. For times "
+            "that are stored without counters, only the counters are measured.",
             MEASURING,
         ),
     ] = False

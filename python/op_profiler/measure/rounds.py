@@ -56,8 +56,8 @@ rounds."""
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """The result of the rounds. `converged`: by thread count, whether every required interval converged. The loads are
-    shares of the used cores that other processes took."""
+    """The result of the rounds. `converged`: by thread count, whether every required interval converged. `load_...`:
+    share of the used cores that other processes took."""
 
     converged: dict[int, bool]
     rounds: int
@@ -80,13 +80,13 @@ class Rounds:
     """Timing of one loaded model in rounds.
 
     Args:
-        groups: number of the operator of each kernel.
+        groups: index of the operator of each kernel.
         skipped: whether each kernel is run without being timed, because it fails or its time is known.
-        coverage: share of the time whose operators have to converge.
+        coverage: share of the time for which the operators have to converge.
         meter: reads the background load; None if it cannot be read.
-        probe: reference kernels, timed once a window; None if there are none.
+        probe: reference kernels, timed in each window of about 0.25 s; None if there are none.
         host: detects slow cores and cores that share no cache; None if it cannot be detected.
-        conditions: state of the machine, read between the passes of a window.
+        conditions: reads the state of the machine between the passes over the kernels.
     """
 
     def __init__(

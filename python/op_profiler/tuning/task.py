@@ -35,10 +35,10 @@ class InvalidPointError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class BuiltPoint:
-    """A task under one schedule, as a function.
+    """A task that was compiled with one schedule.
 
     Attributes:
-        function: library whose entry is the function.
+        function: library whose entry runs the task.
         tensors: shape and dtype of each array argument.
         output: position of the output among the arguments; the others are inputs.
     """
@@ -49,11 +49,11 @@ class BuiltPoint:
 
 
 class Task(abc.ABC):
-    """One way to compute an operator.
+    """The search space of one template for one operator.
 
     Attributes:
         spec: template and arguments from which the task was created.
-        knobs: values of each knob by name, as plain JSON values.
+        knobs: allowed values of each knob by name, as plain JSON values.
     """
 
     spec: TaskSpec
@@ -65,7 +65,7 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def factors(self, knobs: Mapping[str, Any]) -> Factors:
-        """Return the effect of these knob values on the loops."""
+        """Return the loop factors that these knob values set."""
 
     @abc.abstractmethod
     def default(self) -> Schedule:
@@ -73,7 +73,7 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def config(self, point: int | None) -> Config:
-        """Return a point in the form of records; None is the default.
+        """Return a point as records have it; `point` None: the default schedule.
 
         Raises:
             InvalidPointError: the template refuses it.
@@ -81,7 +81,7 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def build(self, point: int | None) -> BuiltPoint:
-        """Lower and compile a point to machine code; None is the default.
+        """Lower and compile a point to machine code; `point` None: the default schedule.
 
         Raises:
             InvalidPointError: the template refuses it.
@@ -104,7 +104,7 @@ class Task(abc.ABC):
         return Schedule(self.spec.template, knobs, origin, self.factors(knobs))
 
     def applied(self, point: int) -> Schedule:
-        """Return `schedule` with details that only the scheduled loops have, which takes milliseconds; for trials."""
+        """Return `schedule` of a trial, with the factors of its scheduled loops, which takes milliseconds to read."""
         return self.schedule(point)
 
     def point(self, knobs: Mapping[str, Any], *, nearest: bool = False) -> int | None:

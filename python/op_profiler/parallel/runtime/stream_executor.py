@@ -124,9 +124,7 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(
-            load_tvm().TVMError, MeasureError
-        ):  # after a failure, the device rejects all calls
+        with contextlib.suppress(load_tvm().TVMError, MeasureError):  # after a failure, the device rejects all calls
             self._forget()
             for stream in self._streams:
                 self._device.free_raw_stream(stream)

@@ -34,7 +34,7 @@ class Network:
 
     Attributes:
         operators: distinct operators in the order of their first call; `calls`: number of calls of each.
-        query: the operators at one thread, with the bytes that the whole model moves between two calls.
+        query: the operators at one thread, with the bytes that one run of the model reads and writes.
         layers: layers of the user's model in each call, by workload key, where known.
     """
 
