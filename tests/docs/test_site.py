@@ -230,7 +230,7 @@ def test_what_supports_a_claim_takes_its_number_from_the_tables(generate: Module
     rows += [{**rows[0], "of": "development", "networks": 99}, {**rows[0], "schedules": "rule", "networks": 99}]
     drawn = [{"origin": o, "of": "development", "networks": 2, "mean_error_percent": 9.0} for o in ("drawn", "zoos")]
     said = short("held_out_models", {"whole_networks": rows, "whole_networks_by_origin": drawn})
-    assert "of 4 predictions of the test set is 4.0 %" in said and "of 2 predictions of drawn networks" in said
+    assert "of 4 predictions of the test set is 4.0 %" in said and "of 2 predictions of random networks" in said
 
 
 def test_the_output_in_the_readme_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
