@@ -47,6 +47,10 @@ class Graph:
     def chance(self, share: float) -> bool:
         return bool(self.rng.random() < share)
 
+    def axis(self, shape: Sequence[int]) -> int:
+        """An axis of a tensor."""
+        return int(self.rng.integers(len(shape)))
+
     def shape(self, rank: int | None = None) -> list[int]:
         """About `elements` of them, the batch first where there is more than one axis."""
         rank = rank or self.one_of(1, 2, 3, 3, 4, 4)
