@@ -91,6 +91,13 @@ def test_kernels_larger_than_all_known_ones_have_wider_intervals() -> None:
     assert inside["larger"] > 0.85 and widths["larger"] > 1.5 * widths["known"]
 
 
+def test_kernels_of_one_size_have_an_interval_too() -> None:
+    table = synthetic([SMALL], 400, 0)
+    table = table.where((table.sizes == table.sizes[0]).all(axis=1).nonzero()[0].repeat(50))
+    predicted = KernelPredictor.fit(table, 0).predict(table)
+    assert (predicted.low_us < predicted.latency_us).all() and (predicted.latency_us < predicted.high_us).all()
+
+
 def test_one_processor_alone_has_an_interval_too() -> None:
     predicted = KernelPredictor.fit(synthetic([SMALL], 800, 0), 0).predict(synthetic([SMALL], 50, 1))
     assert (predicted.low_us < predicted.latency_us).all() and (predicted.latency_us < predicted.high_us).all()

@@ -143,8 +143,10 @@ def save(
             "known": [dataclasses.asdict(processor) for processor in one.known],
             "limits": one.limits,
             "near": dataclasses.asdict(one.near),
-            "beyond": dataclasses.asdict(one.beyond),
-            "far": None if one.far is None else dataclasses.asdict(one.far),
+            **{
+                name: errors and dataclasses.asdict(errors)
+                for name, errors in (("beyond", one.beyond), ("far", one.far))
+            },
             "least_bytes": least_bytes[name],
             "regressors": len(one.ensemble.pooled),
         }
@@ -171,16 +173,15 @@ def load(path: Path) -> tuple[dict[str, Any], dict[str, KernelPredictor]]:
                 ensemble = Ensemble([Trees.from_bytes(archive.read(member)) for member in members], {})
                 known = [Processor(**sheet) for sheet in one["known"]]
                 limits = {int(kind): tuple(each) for kind, each in one["limits"].items()}
-                far = None if one["far"] is None else _distant(one["far"])
-                near, beyond = KernelSpread(**one["near"]), _distant(one["beyond"])
+                near, beyond, far = KernelSpread(**one["near"]), _distant(one["beyond"]), _distant(one["far"])
                 predictors[name] = KernelPredictor(ensemble, known, limits, near, beyond, far)
     except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
         raise DatasetError(f"{path} is no predictor of vendor kernels that can be read: {error}") from error
     return contents, predictors
 
 
-def _distant(content: Mapping[str, Any]) -> DistantSpread:
-    return DistantSpread(KernelSpread(**content["spread"]), content["distance"])
+def _distant(content: Mapping[str, Any] | None) -> DistantSpread | None:
+    return None if content is None else DistantSpread(KernelSpread(**content["spread"]), content["distance"])
 
 
 def _described(query: Query) -> tuple[list[frozenset[str]], list[dict[str, float]]]:

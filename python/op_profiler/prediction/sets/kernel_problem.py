@@ -123,7 +123,8 @@ class KernelPredictor:
         known: processors that were measured.
         limits: least and greatest logarithms of sizes and work, by kind.
         near: errors on a part of the rows.
-        beyond: errors on the largest kernels, by octaves beyond the limits.
+        beyond: errors on the largest kernels, by octaves beyond the limits; None if the kernels of each kind have equal
+            sizes.
         far: errors on each processor left out in turn, by the distance to the nearest one; None if only one was
             measured.
     """
@@ -132,7 +133,7 @@ class KernelPredictor:
     known: Sequence[Processor]
     limits: Limits
     near: KernelSpread
-    beyond: DistantSpread
+    beyond: DistantSpread | None
     far: DistantSpread | None
 
     @classmethod
@@ -156,8 +157,9 @@ class KernelPredictor:
         present = np.unique(train.processor)
         known = [train.processors[number] for number in present]
         largest = _largest(train)
-        beyond = distant([largest], [_octaves_beyond(train.where(largest), _limits(train.where(~largest)))])
-        far = None
+        beyond = far = None
+        if largest.any():
+            beyond = distant([largest], [_octaves_beyond(train.where(largest), _limits(train.where(~largest)))])
         if len(present) > 1:
             on = [train.processor == number for number in present]
             others = [[processor for processor in known if processor is not one] for one in known]
