@@ -90,9 +90,12 @@ def test_tables_fit_and_nothing_is_cut(printed: Printed, command: str, width: in
 
 @pytest.mark.parametrize("width", [80, 100, 120])
 def test_operators_of_a_collection_have_the_half_width_of_their_intervals(printed: Printed, width: int) -> None:
+    """A half width that does not fit, next to long times of a noisy machine, is named below the table."""
     operators = printed("collect", width).partition("whole model beside")[0]
     rows = [[cell.strip() for cell in line.split("│")] for line in operators.splitlines() if line.startswith("│")]
     of_operators = [row for row in rows if re.fullmatch(r"[\d.]+%", row[1])]
     assert of_operators
+    named = " ".join(operators.split()).partition("a wider terminal also shows:")[2].count("+-")
     for row in of_operators:
-        assert len([cell for cell in row[2:] if re.fullmatch(r"\d+\.\d%", cell)]) == len(_THREADS.split(","))
+        shown = len([cell for cell in row[2:] if re.fullmatch(r"\d+\.\d%", cell)])
+        assert shown > 0 and shown + named == len(_THREADS.split(","))

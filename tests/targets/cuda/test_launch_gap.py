@@ -48,5 +48,5 @@ def timing(**details: object) -> ModelTiming:
 def test_gaps_that_were_scaled_to_the_whole_are_no_ratio() -> None:
     """Of an earlier version: the quotient is 1 by construction where launches take the time."""
     scaled = timing(launch_gap_us=40.0)
-    assert scaled.ratio is None and "scaled the waits for launches" in (scaled.not_a_pair or "")
+    assert scaled.ratio is None and "computed the waits for launches in another way" in (scaled.not_a_pair or "")
     assert timing(launch_gap_us=40.0, launch_gap_method=LAUNCH_GAP_METHOD).ratio == pytest.approx(1.0)

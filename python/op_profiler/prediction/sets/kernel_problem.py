@@ -96,6 +96,7 @@ class _Plain:
 
 
 Limits = dict[int, tuple[list[float], list[float]]]
+"""By kind, the least and the greatest sizes and work of the training rows, in octaves."""
 
 
 @dataclasses.dataclass(frozen=True)
