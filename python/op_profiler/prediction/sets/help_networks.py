@@ -31,7 +31,7 @@ _SPACES: dict[str, tuple[tuple[str, ...], tuple[str, ...], Published | None]] = 
 }
 """By search space: known devices (those of its training and its validation), new devices, and the results of HELP on
 these."""
-_BATCH = re.compile(r"_(1|32|64|256)$")
+_BATCH = re.compile(r"_(1|32|64|256)$")  # at the end of the name of a device
 _MS = 1e3  # microseconds
 
 
