@@ -32,7 +32,7 @@ _SIMILAR = 0.6  # distance of data sheets at which the weight of a processor is 
 _MOST_ROWS = 8_000  # rows that the interval is calibrated on
 _SHARE = 0.15  # share of the training rows that is held out for the interval
 _LARGEST = 0.3  # share of a kind's training rows that is held out for the interval of larger kernels
-_FARTHEST = 2.0  # distance up to which errors grow, in mean distances of the rows that were left out
+_FARTHEST = 2.0  # mean distances of the left-out largest kernels up to which errors grow with size
 
 
 class KernelProblem:
@@ -179,9 +179,9 @@ class KernelPredictor:
     def _spread_at(self, octaves: np.ndarray, distance: np.ndarray) -> KernelSpread:
         """Interpolate between near and distant errors, and take the larger of the two interpolations."""
         quantile, margin = (np.full(len(octaves), value) for value in (self.near.quantile, self.near.margin))
-        for errors, away in ((self.beyond, octaves), (self.far, distance)):
+        for errors, away, most in ((self.beyond, octaves, _FARTHEST), (self.far, distance, 1.0)):
             if errors is not None and errors.distance:
-                share = np.clip(away / errors.distance, 0.0, _FARTHEST)
+                share = np.clip(away / errors.distance, 0.0, most)
                 for values, near, there in (
                     (quantile, self.near.quantile, errors.spread.quantile),
                     (margin, self.near.margin, errors.spread.margin),
