@@ -224,8 +224,8 @@ def claim(tables: Tables) -> str:
     networks, error = _mean_error(rows)
     of_drawn, error_of_drawn = _mean_error(drawn)
     return (
-        f"The mean error of {networks} predictions of the test set is {error:.1f} %; of {of_drawn} predictions of "
-        f"random networks that were inspected in development, it is {error_of_drawn:.1f} %."
+        f"The mean error is {error:.1f} % on the test set ({networks} predictions) and {error_of_drawn:.1f} % on "
+        f"random networks of the development set ({of_drawn} predictions)."
     )
 
 

@@ -76,7 +76,10 @@ def compare(runs: list[Run], threads: int, of: str) -> dict[str, Any]:
 def claim(tables: Tables) -> str:
     """Return the sentence of the README, with its number from the stored tables."""
     inside = min(row["second_inside_percent"] for row in _totals(tables["models"]))
-    return f"At each thread count, at least {inside} % of the second times lie in the first interval."
+    return (
+        f"At each thread count, at least {inside} % of the operators' times in a second run lie in the interval that "
+        "the first run reported."
+    )
 
 
 def reached(tables: Tables) -> bool | None:

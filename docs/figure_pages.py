@@ -186,7 +186,11 @@ def _peers() -> str:
         return ""
     result = json.loads(path.read_text(encoding="utf-8"))
     columns = ("threads", "networks", "default_over_this", "worst", "rule_over_this", "worst_by_rule")
-    rows = [{name: row[name] for name in columns} for row in result["tables"]["summary"] if " or " in row["against"]]
+    rows = [
+        {name.replace("this", "best"): row[name] for name in columns}
+        for row in result["tables"]["summary"]
+        if " or " in row["against"]
+    ]
     return f"{_records(rows)}\n\n(`peers.py`, {_provenance(result['provenance'])})"
 
 

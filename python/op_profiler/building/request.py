@@ -32,17 +32,18 @@ CheckOutputsOption = Annotated[
     CheckOutputs,
     Option(
         "When to compare the model's outputs with those of its own framework (torch, onnxruntime, LiteRT): once "
-        "(before the first measurement of a model), always, or never. If the outputs differ, the model is refused; "
-        "with never, a model that differed in an earlier comparison is accepted, with a note.",
+        "(before the first measurement or prediction of a model), always, or never. If the outputs differ, the model "
+        "is refused; with never, a model that differed in an earlier comparison is accepted, with a note.",
         MODEL,
     ),
 ]
 SchedulesOption = Annotated[
     str,
     Option(
-        "Schedules to compile with: auto (tuning records stored for the device, else the compiler's own), rule (like "
-        "auto, but this project's rules schedule exp and erf, and convolutions and matrix products without a record), "
-        "none (the compiler's own), or a folder with records.",
+        "Schedules to compile with. auto: the tuning records of the device, and the compiler's own schedules for "
+        "operators without a record. rule: like auto, but op_profiler's rules replace the compiler's own schedules of "
+        "convolutions and matrix products, and the code of exp and erf. none: the compiler's own schedules. A path: "
+        "the records in that folder.",
         MEASURING,
     ),
 ]

@@ -81,17 +81,17 @@ def collect(  # noqa: PLR0913 - the options are the interface
     prefill: Annotated[
         str | None,
         typer.Option(
-            help="Measure a step of a decoder that processes this many tokens (such as 128,512), with an empty KV "
-            "cache. Needs --compiler relax and a decoder of transformers (llama, mistral, qwen2) or a folder with a "
-            "config.json.",
+            help="Measure the step of a decoder that processes a prompt, with an empty KV cache. Give one or several "
+            "numbers of tokens, such as 128 or '128,512'. Needs --compiler relax and a decoder of transformers (llama, "
+            "mistral, qwen2) or a folder with a config.json.",
             rich_help_panel=MODEL,
         ),
     ] = None,
     decode: Annotated[
         str | None,
         typer.Option(
-            help="Measure a step of a decoder that processes this many tokens (usually 1), with as many tokens in the "
-            "KV cache as --past gives.",
+            help="Measure the step of a decoder that processes this number of tokens (usually 1), with the number of "
+            "tokens of --past in the KV cache.",
             rich_help_panel=MODEL,
         ),
     ] = None,

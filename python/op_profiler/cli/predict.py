@@ -52,7 +52,7 @@ op-profiler predict transformers:bert --device h200 --kernels vendor    (kernels
 
 op-profiler predict model.onnx --db sqlite:///results/op_profiler.db --format json
 
-op-profiler predict model.tflite --format csv              (one row per convolution, one column per predictor)
+op-profiler predict model.tflite --format csv              (.tflite: a row per convolution, a column per predictor)
 
 op-profiler predict resnet-18 --format runtime_lut --input_dims '{"data": [1, 3, 160, 160]}'
 
@@ -72,8 +72,9 @@ def predict(  # noqa: PLR0913 - the options are the interface
         typer.Argument(
             metavar="MODEL...",
             help="Name, source:name, path of a model file, or package.module:function. For several models, give "
-            "several of these, a pattern 'nets/*.onnx', a list 'package.module:name[*]', or @FILE with one of these or "
-            "a JSON object per line. The command then prints a table with a row for each model, the fastest first.",
+            "several of these names, a pattern 'nets/*.onnx', a Python list 'package.module:name[*]', or @FILE, a file "
+            "with one name, pattern or JSON object per line. The command then prints a table with a row for each "
+            "model, the fastest first.",
         ),
     ] = None,
     input_dims: Annotated[

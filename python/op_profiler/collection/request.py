@@ -71,8 +71,8 @@ class Measuring:
     energy: Annotated[
         str,
         Option(
-            "Measure energy, if the machine has an energy counter: of the model and its heavy operators (operators), "
-            "of the model only (model), or not at all (none). Each measurement adds half a second. Results that "
+            "Energy to measure, if the machine has an energy counter: operators (the model and its heavy operators), "
+            "model (the model only) or none. Each measurement adds half a second. Results that "
             "were stored without energy are not measured again; to measure them again, use --remeasure all.",
             MEASURING,
         ),

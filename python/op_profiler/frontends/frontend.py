@@ -71,7 +71,7 @@ class ModelRequest:
         tuple[tuple[int, ...], ...],
         Option(
             "Shapes of the inputs, such as 1,3,224,224. Separate several inputs by semicolons. Either all shapes or "
-            "none have a name, as in a:1,64;b:1,10. An empty shape means a scalar: a:1,64;b: has the scalar b.",
+            "none have a name, as in a:1,64;b:1,10. A name without a shape is a scalar, such as b in 'a:1,64;b:'.",
             MODEL,
             flags=("--inputshape",),
             parse=parse_input_shapes,
@@ -83,8 +83,8 @@ class ModelRequest:
     importer: Annotated[
         str,
         Option(
-            "Importer: auto, or with --compiler relax also relay or relax (torch.export, ONNX, TFLite). With "
-            "--compiler relax, auto tries relay first and falls back to relax.",
+            "Importer of the model. With --compiler relay: auto. With --compiler relax: relay, relax (models of torch, "
+            "ONNX and TFLite), or auto, which tries relay first and falls back to relax.",
             MODEL,
         ),
     ] = AUTO

@@ -92,7 +92,8 @@ class PredictRequest:
         Option(
             "Device to predict for: the start of its key, or a part of its name or target. Several devices, separated "
             "by commas, have one column each; 'list' prints the devices. Default: this machine if it was calibrated, "
-            "otherwise the processor with included data whose name is most similar. Default with --db: the "
+            "otherwise this machine's processor, or the one with the most similar name, among those with included "
+            "data. Default with --db: the "
             "only device of the dataset, or this machine if there are several.",
             DEVICE,
         ),
