@@ -66,7 +66,13 @@ _COLUMNS = tuple(field.name for field in dataclasses.fields(Check))
 
 @dataclasses.dataclass(frozen=True)
 class HeldChecks:
-    """Number of checks of one kind, and of intervals that held, by processor, thread count and predictor."""
+    """Number of checked predictions with one processor, thread count, predictor and kind.
+
+    Attributes:
+        checked: number of checks that were not disturbed.
+        held: number of checks whose measured time was in the interval.
+        disturbed: number of checks whose measurement was disturbed.
+    """
 
     processor: str
     threads: int
@@ -118,7 +124,8 @@ def coverage(checks: Sequence[Check]) -> list[HeldChecks]:
 
 
 def widening(checks: Sequence[Check], predictor: str, threads: int) -> float:
-    """Return the factor that widens a predictor's intervals at a thread count; 1 if enough intervals hold.
+    """Return the factor that widens a predictor's intervals at a thread count; 1 if enough intervals hold, or if fewer
+    than `FEWEST` operators were checked.
 
     Only the last check of each operator is used. If significantly fewer than 90 % of the intervals hold (one-sided
     binomial test), the factor is the conformal quantile of the scores.

@@ -101,7 +101,7 @@ class Examples:
         models: names of the models; `sampled`: whether each is a batch of sampled operators.
         traffic_bytes: bytes that all calls of that model read and write, and that therefore pass through the caches
             between two calls; includes the calls of rows that are not used.
-        working_set_bytes: the same, if each operator were called once.
+        working_set_bytes: bytes that the model would read and write if it called each operator once.
         reference_us: times of the reference kernels during the measurement, shape (entries, reference kernels); NaN if
             unknown.
         reference_bytes: size of the data of the reference kernel for memory; compare only times of equal sizes.

@@ -35,11 +35,13 @@ def likeness(there: Peaks | None, here: Peaks | None) -> float:
 
 
 def as_if_here(kernels: KernelModel, there: Peaks | None, here: Peaks | None) -> KernelModel:
-    """Return another device's costs, scaled to this device's caches: the cost of a byte is inverse to the bandwidth.
+    """Return another device's kernel model with its costs of cache traffic scaled to this device.
+
+    The cost of a byte is assumed to be inversely proportional to the bandwidth.
 
     Args:
-        there, here: peaks of the device of `kernels`, and of the device to predict for. If one of them has no bandwidth
-            of a cache, the costs of its bytes are not scaled.
+        there, here: peaks of the device of `kernels`, and of the device to predict for. If the bandwidth of a cache is
+            unknown on one of the devices, the costs of its bytes are not scaled.
     """
     change = np.zeros((len(kernels.threads), kernels.log_costs.shape[1]))
     for at, threads in enumerate(kernels.threads):

@@ -80,7 +80,7 @@ def _shipped(target: str) -> Mapping[str, np.ndarray]:
 
 
 def _as_now(file: Mapping[str, np.ndarray], target: str) -> bool:
-    """Return whether included loops were read and described in the current way."""
+    """Return whether included loops have the columns and the description of this version."""
     alike = file["names"].tolist() == list(columns_of(target))
     return alike and "description" in file and int(file["description"]) == _DESCRIPTION
 
@@ -196,7 +196,7 @@ def _opened() -> Iterator[sqlite3.Connection]:
 
 
 def identity_of_loops(target: str) -> str:
-    """Return 16 hex digits of everything that determines which loops the compiler generates and how they are described.
+    """Return a digest (16 hex digits) of everything that determines the loops of operators and their description.
 
     Raises:
         OpProfilerError: this kind of target is not available.

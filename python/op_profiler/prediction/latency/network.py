@@ -144,7 +144,7 @@ class NetworkPrediction:
         return (*self.bounded, *self.unsupported)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values for scripts."""
+        """Return a JSON-serializable dictionary of the prediction; None replaces numbers that are not known."""
         found = self.operators
         return {
             "model": self.network.name,

@@ -90,14 +90,14 @@ class Trees:
         return found
 
     def to_bytes(self) -> bytes:
-        """Return the trees as an archive of numpy."""
+        """Return the trees as the content of a numpy archive (npz)."""
         buffer = io.BytesIO()
         np.savez(buffer, columns=self.columns, bounds=self.bounds, leaves=self.leaves, start=self.start)
         return buffer.getvalue()
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Trees:
-        """Return the trees that `to_bytes` wrote; raises ValueError, KeyError or zipfile's errors for others."""
+        """Return the trees that `to_bytes` wrote; raises ValueError, KeyError or zipfile's errors for other content."""
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             columns, bounds, leaves, start = (file[name] for name in ("columns", "bounds", "leaves", "start"))
         trees, width = leaves.shape
