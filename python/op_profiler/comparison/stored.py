@@ -184,7 +184,7 @@ def _estimate(before: Measurement, after: Measurement, shift: float | None, degr
 
 
 def _spread(measurement: Measurement) -> float | None:
-    """Return the standard deviation between runs, on a logarithmic scale; None if the between-run interval is unknown."""
+    """Return the standard deviation between runs, on a logarithmic scale; None if there is no between-run interval."""
     if not measurement.steady_us or not measurement.steady_high_us:
         return None
     return math.log(measurement.steady_high_us / measurement.steady_us) / _TWO_SIDED_95

@@ -20,8 +20,8 @@ class ExplainRequest:
 
     Attributes:
         build: model and schedules; operators are explained at the largest of its thread counts.
-        operator: workload key of the only operator to explain.
-        db: dataset; None for no dataset.
+        operator: workload key of the only operator to explain; None: the operators that take most of the time.
+        db: SQLAlchemy URL of the dataset; None: no dataset is read or written.
     """
 
     build: BuildRequest
