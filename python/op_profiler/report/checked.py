@@ -1,4 +1,4 @@
-"""Checked predictions as text."""
+"""Tables and sentences about checked predictions."""
 
 from __future__ import annotations
 

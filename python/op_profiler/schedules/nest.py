@@ -41,7 +41,7 @@ UNROLLED = ("none", "tile", "tile and reduction")
 
 
 def tile_sizes(extent: int, more: Collection[int]) -> list[int]:
-    """Return the possible sizes of a tile along an axis: those of 1 to 10, of `more`, and the whole axis if it is short,
+    """Return the possible sizes of a tile along an axis: of 1 to 10, `more`, and the whole axis if it is short, those
     that divide the extent of the axis."""
     wanted = {*range(1, 11), *more, *([extent] if extent <= MOST_REGISTERS else [])}
     return sorted(size for size in wanted if extent % size == 0)

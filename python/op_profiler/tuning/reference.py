@@ -66,7 +66,7 @@ class Reference:
         return bound
 
     def difference(self, output: np.ndarray) -> str | None:
-        """Return None if an output is correct; otherwise a text with its distance from the reference."""
+        """Return a text with the difference of an output from the reference; None if the output is correct."""
         return self.plain_difference(self.unpack(output), str(output.dtype))
 
     def plain_difference(self, got: np.ndarray, dtype: str | None = None) -> str | None:

@@ -86,7 +86,7 @@ class Search:
         return next((f for f in self.finalists if f.candidate.index is None), None)
 
     def best_after(self, count: int) -> float | None:
-        """Return the median time of the best of the first `count` trials in microseconds; None if all of them failed."""
+        """Return the median time of the best of the first `count` trials in microseconds; None if all trials failed."""
         best = min((t.result.median_us for t in self.trials[:count]), default=float("inf"))
         return best if best != float("inf") else None
 

@@ -44,7 +44,7 @@ def half_width(low: float | None, high: float | None) -> float | None:
 
 
 def _power_of_ten(value: float) -> int:
-    """Return the power of ten of the first significant digit; 0 of zero."""
+    """Return the power of ten of the first significant digit of a number; 0 for the number 0."""
     return math.floor(math.log10(abs(value))) if value else 0
 
 

@@ -110,8 +110,11 @@ class Alone(Part):
 
 
 class EstimatePart(Part):
-    """A predictor's estimate with a 90 % interval, or a lower bound `low_us` alone; see
-    `op_profiler.prediction.latency.predictor.TIERS`."""
+    """A predictor's estimate with a 90 % interval, or only a lower bound (`low_us`).
+
+    Attributes:
+        tier: source of the estimate; see `op_profiler.prediction.latency.operator_predictor.TIERS`.
+    """
 
     tier: str
     us: float | None = None
@@ -120,7 +123,12 @@ class EstimatePart(Part):
 
 
 class TurnaroundPart(Part):
-    """The thread count beyond which more threads do not help; or why there is none."""
+    """The thread count beyond which more threads do not help an operator.
+
+    Attributes:
+        threads: this thread count; None if more threads still helped at the largest measured count.
+        reason: as in `op_profiler.analysis.turnaround.Knee`.
+    """
 
     threads: int | None = None
     reason: str | None = None
@@ -192,7 +200,7 @@ class RooflinePart(Part):
 
 
 class TrialPart(Part):
-    """One schedule of a search; a failed one has no time."""
+    """One trial of a search: a schedule with its time, or with an error if the trial failed."""
 
     template: str
     us: float | None
@@ -221,7 +229,7 @@ class SearchPart(Part):
 
 
 class FactorPart(Part):
-    """Rank correlation between the time of trials and a property of the schedule; ranks are within an operator."""
+    """Spearman's rank correlation between the time of an operator's trials and a property of their schedules."""
 
     name: str
     spearman: float

@@ -54,8 +54,7 @@ class WorkerSetup:
         modules: modules to import for the templates that they register.
         memory_bytes: memory that the process may allocate in addition to what it has at the start; None for no limit.
         check: whether outputs are compared with the reference.
-        cache: ``hot``: the caches are as the previous call left them; ``cold``: the weights are flushed before each
-            call.
+        cache: ``hot``, or ``cold``: the weights are flushed before each call.
         log: file for the output of TVM.
         name: the target as the user wrote it.
         place, address: machine to time on, if it is behind RPC; otherwise None.
@@ -120,13 +119,8 @@ class Built:
         return np.asarray(self.arrays[self.output_place].numpy())
 
     def timed(self, device: RuntimeDevice, calls: int, samples: int) -> tuple[float, ...]:
-        """Return samples in microseconds per call.
-
-        Args:
-            device: device on which the candidate runs.
-            calls: number of calls per sample, whose mean is the sample; 1 if weights are flushed.
-            samples: number of samples.
-        """
+        """Return samples in microseconds per call, each the mean over `calls` calls, or one call if weights are
+        flushed."""
         if self.flush is not None or calls == 1:
             return tuple(self._timed_once() for _ in range(samples))
         evaluator = self.function.time_evaluator(self.function.entry_name, device, number=calls, repeat=samples)
@@ -144,14 +138,7 @@ class Built:
 
 @dataclasses.dataclass
 class BuiltByVendor:
-    """A vendor's kernel, with the interface of `Built`; each sample includes about 2 us of Python.
-
-    Attributes:
-        name: name of the kernel.
-        function: runs the kernel and returns its output.
-        reference: inputs and expected output.
-        result: output of the last `call`.
-    """
+    """A vendor's kernel, with the interface of `Built`; each sample includes about 2 us of Python."""
 
     name: str
     function: Callable[[], Any]
