@@ -107,7 +107,7 @@ def find_knee(
     """Return the turnaround point of one curve, by the rule of this module.
 
     Args:
-        values: values of the factor, in increasing order, each once.
+        values: distinct values of the factor, in increasing order.
         cost: one positive cost per value, in any unit.
         low, high: ends of the interval of each cost; NaN or left out if unknown.
         threshold: share of the cost that a larger value must save.

@@ -105,7 +105,7 @@ class RunComparison:
 
     @property
     def title(self) -> str:
-        """Name of the model."""
+        """Name, batch size, precision and target of the model."""
         model = self.after.model
         return f"{model.name}, batch {model.batch_size}, {model.precision}, {model.target}"
 

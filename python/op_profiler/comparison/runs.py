@@ -62,7 +62,7 @@ class KnownRun:
 
     @property
     def title(self) -> str:
-        """Name of the model and of its compiler."""
+        """Source, name, batch size, precision and executor of the model, and the compiler."""
         model = self.model
         words = f"{model.source}:{model.name}, batch {model.batch_size}, {model.precision}, {model.executor}"
         return f"{words}, {self.compiler}"

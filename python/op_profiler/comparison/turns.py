@@ -40,7 +40,7 @@ _SMALL = 0.05
 
 Pair = tuple["LoadedModel", "LoadedModel"]
 Times = dict[int, tuple[np.ndarray, np.ndarray]]
-"""Microseconds of the whole model and of its operators, for both sides, by thread count."""
+"""By thread count, an array for each side: microseconds of the whole model, then those of its operators."""
 
 
 @dataclasses.dataclass(frozen=True)

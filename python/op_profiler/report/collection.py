@@ -140,7 +140,7 @@ def show_model(console: Console, report: ModelReport) -> None:
 
 
 def _headline(report: ModelReport) -> str:
-    """Return a line with the time of the model at each thread count, and the ratio of the sum of its operators to it."""
+    """Return a line with the time of the model, and the sum of its operators divided by it, at each thread count."""
     times, ratios = [], []
     for count, thread in sorted(report.threads.items()):
         timing = thread.timing

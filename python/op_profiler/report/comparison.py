@@ -89,12 +89,12 @@ def cells(row: RowComparison) -> tuple[str, ...]:
 
 
 def words(row: RowComparison) -> str:
-    """Return the judgement of a row and possible reasons; or why there is no judgement."""
+    """Return the judgement of a row and possible reasons of its change; if a time is missing, the reason for that."""
     return "; ".join([judgement(row), *_reasons(row)])
 
 
 def judgement(row: RowComparison) -> str:
-    """Return the judgement of a row; or why there is none."""
+    """Return whether a row is slower, faster, unchanged or inconclusive; if a time is missing, the reason for that."""
     if row.change is None:
         return row.problem
     if row.change.real is None:

@@ -133,7 +133,7 @@ def _interval(low: float, high: float) -> str:
 
 
 def _at(before: str, threads: int) -> str:
-    """Return a thread count as text; empty on a GPU, which has 0."""
+    """Return a thread count as text after `before`; empty for the count 0, which stands for a GPU."""
     return f"{before}{threads_text(threads)}" if threads else ""
 
 

@@ -53,7 +53,8 @@ class Loops:
 
     Attributes:
         stage: ``te.Stage``, or ``s_tir.Schedule``.
-        split: splits a loop into two, the inner one with this number of iterations.
+        split: function that splits a loop into an outer and an inner loop, given the loop and the number of iterations
+            of the inner loop.
     """
 
     stage: Any

@@ -86,12 +86,12 @@ class MachineLoop:
 
     @property
     def spills(self) -> int:
-        """Instructions that read from the stack or write to it."""
+        """Number of instructions that read from the stack or write to it."""
         return sum(1 for line in self.body if _STACK.search(line))
 
     @property
     def calls(self) -> tuple[str, ...]:
-        """Functions that it calls."""
+        """Name of the called function of each call in the loop."""
         return tuple(line.split()[-1].lstrip("*").split("@")[0] for line in self.body if line.startswith("call"))
 
     @property

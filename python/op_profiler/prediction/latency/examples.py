@@ -149,14 +149,14 @@ class Examples:
 
     @functools.cached_property
     def by_rule(self) -> np.ndarray:
-        """Whether the rule chose schedules of a model's operators; one entry for each of `models`."""
+        """Mask of the `models` for which the rule chose the schedule of an operator."""
         ruled = np.array([isinstance(operator, OperatorByRule) for operator in self.operators], dtype=bool)
         found = np.zeros(len(self.models), dtype=bool)
         found[self.model[ruled[self.operator]]] = True
         return found
 
     def network_runs(self) -> Iterator[np.ndarray]:
-        """Yield the entries of each network with a time of the whole model, at each thread count."""
+        """Yield the indices of each network's entries at each thread count, if the time of the whole model is known."""
         for model in np.flatnonzero(~self.sampled):
             for threads in np.unique(self.threads):
                 mine = np.flatnonzero((self.model == model) & (self.threads == threads))

@@ -111,7 +111,7 @@ def held_out(examples: Examples, split: str, seed: int = 0) -> np.ndarray:
 
     Raises:
         UnknownNameError: there is no such split.
-        DatasetError: there are too few convolutions.
+        DatasetError: there are too few convolutions, or the split would hold out none or all of the entries.
     """
     if split == "random":
         fold = np.random.default_rng(seed).integers(0, 5, len(examples.operators))

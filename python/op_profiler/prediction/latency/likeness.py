@@ -28,7 +28,11 @@ Peaks = Mapping[str, Any]
 
 
 def likeness(there: Peaks | None, here: Peaks | None) -> float:
-    """Return the weight of another device's measurements: 1 for equal peaks, less for more different ones."""
+    """Return the weight of another device's measurements: 1 for equal peaks; the more the peaks differ, the less.
+
+    Args:
+        there, here: peaks of the other device, and of the device to predict for; None if unknown.
+    """
     ratios = [_ratio(there, here, name, threads=1) for name in _RATES]
     apart = [abs(np.log(ratio)) for ratio in ratios if ratio is not None]
     return float(np.exp(-(np.mean(apart) if apart else _FARTHEST) / _FAR))

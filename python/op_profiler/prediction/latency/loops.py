@@ -42,8 +42,13 @@ _NOTED_FROM, _NOTED_EACH = 40, 200
 
 
 def loops_of(operators: Sequence[Operator], target: str, note: Callable[[str], None] = lambda text: None) -> np.ndarray:
-    """Return properties of the loops of operators on a target, in the columns `columns_of`: under the rule's schedules
-    for operators by rule (`op_profiler.prediction.latency.scheduled`), and under the compiler's own for others.
+    """Return properties of the loops of operators on a target, in the columns `columns_of`.
+
+    The loops are those of the rule's schedule for an `OperatorByRule`, and those of the compiler's own schedule for
+    other operators.
+
+    Args:
+        note: called with a text before each step that takes long.
 
     Returns:
         Shape (operators, columns), float32; NaN if no compiler can read the loops.
@@ -68,7 +73,10 @@ def columns_of(target: str) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=4)
 def _shipped(target: str) -> Mapping[str, np.ndarray]:
-    """Return the included loops by workload key, all from Relay; empty for another target."""
+    """Return the included loops for a target, by workload key; empty if the package includes none for the target.
+
+    All included loops are those of Relay.
+    """
     known: dict[str, np.ndarray] = {}
     for processor in (*shipped_processors(), *shipped_gpus()):
         if processor.loops is None:

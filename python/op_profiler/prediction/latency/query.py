@@ -182,7 +182,7 @@ class Query:
         return np.argmax(self.features[:, : len(KINDS)], axis=1)
 
     def column(self, name: str) -> np.ndarray:
-        """Return the column of one of `NAMES`."""
+        """Return the column of `features` with this name, one of `NAMES`."""
         values: np.ndarray = self.features[:, NAMES.index(name)]
         return values
 

@@ -10,7 +10,8 @@ import numpy as np
 _PEAK_QUANTILE = 0.995
 _FASTEST_CALLS = 0.01
 _MOSTLY_WORK = 20.0
-"""Least time of an operator, in call overheads, to count for the attained rates; shorter ones are mostly overhead."""
+"""Operators that take less than this many call overheads do not count for the attained rates: their time is mostly
+overhead."""
 _BEYOND_CACHES = 2.0
 _LARGE_BYTES = 1 << 26
 _FEWEST = 10

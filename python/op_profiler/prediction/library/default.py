@@ -166,7 +166,8 @@ class DefaultPredictor:
 
 
 class _Estimators:
-    """The three estimators of one table; the estimators of a gap are fitted at first use."""
+    """The estimates *shape*, *grid* and *neighbours*, fitted to one table; *neighbours* is fitted to each gap at its
+    first use."""
 
     def __init__(self, table: Convolutions, seed: int, units: int) -> None:
         self.table = table

@@ -204,7 +204,7 @@ def _place(table: Convolutions, axis: tuple[str, ...]) -> np.ndarray:
 
 
 def _lines(known: Convolutions, wanted: Convolutions, axis: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Return a number for each line of entries that differ along the axis only."""
+    """Return the number of the line of each entry of both tables; the entries of a line differ only along the axis."""
 
     def rest(table: Convolutions) -> list[np.ndarray]:
         percent = np.round(table.ratio * 100).astype(np.int64)

@@ -1,8 +1,8 @@
 """`RankingModel`: ranks the schedules of an operator; it is fitted to the trials of other operators.
 
 A gradient-boosted model (xgboost) regresses the logarithm of a candidate's time divided by the best time of its
-operator, from the operator's shape and the schedule's factors. Only the order within an operator is used. It is trained
-within operators, like the cost models of Chen et al., Learning to Optimize Tensor Programs (2018).
+operator, from the operator's shape and the schedule's factors. Only the order of the schedules of one operator is used,
+as in the cost models of Chen et al., Learning to Optimize Tensor Programs (2018).
 """
 
 from __future__ import annotations
@@ -58,8 +58,11 @@ def features_of(
     """Return the features of one schedule of one operator as numbers; sizes as logarithms to base 2.
 
     Args:
-        operator: with ``inputs``, ``params``, ``outputs`` (lists of {shape, dtype}), ``attrs`` and ``flops``.
-        factors: with the names of `op_profiler.schedules.factors.Factors`.
+        operator: the operator, with ``inputs``, ``params``, ``outputs`` (lists of {shape, dtype}), ``attrs`` and
+            ``flops``.
+        template: template of the schedule.
+        factors: factors of the schedule, with the names of `op_profiler.schedules.factors.Factors`.
+        threads: thread count of the kernel.
     """
     sizes = _sizes(operator)
     values = {f"size_{name}": math.log2(max(size, 1)) for name, size in sizes.items()}

@@ -65,7 +65,7 @@ class Suggestion:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """Suggested schedules of one anchor, the best first; empty if no own template computes the anchor."""
+    """Suggested schedules of one anchor, the best first; empty if no template of this project computes the anchor."""
 
     anchor: Operator
     suggestions: tuple[Suggestion, ...]

@@ -135,7 +135,12 @@ class TurnaroundPart(Part):
 
 
 class ExplanationPart(Part):
-    """The latest result of ``op-profiler explain`` for an operator."""
+    """The latest result of ``op-profiler explain`` for an operator.
+
+    Attributes:
+        at: time at which the explanation was stored.
+        found: the explanation.
+    """
 
     at: str
     found: OperatorExplanation
@@ -215,7 +220,8 @@ class SearchPart(Part):
     Attributes:
         progress: by template, pairs of the number of a trial and the best time so far.
         best: the fastest trials.
-        default_us, best_us: times of the compiler's own template and of the best finalist, measured in turn at the end.
+        default_us, best_us: times of the compiler's own template and of the best finalist, measured alternately at the
+            end of the search; None if unknown.
     """
 
     cache: str

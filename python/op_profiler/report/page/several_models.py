@@ -48,7 +48,12 @@ class CorunPart(Part):
 
 
 class Relation(Part):
-    """Relation between latency and one factor; see `op_profiler.analysis.correlations.Correlation`."""
+    """Relation between latency and one factor; see `op_profiler.analysis.correlations.Correlation`.
+
+    Attributes:
+        p: p-value of `spearman`; for a category, that of Kruskal and Wallis' test.
+        information: mutual information, nats.
+    """
 
     anchor: str
     factor: str

@@ -41,7 +41,8 @@ class TrialLimits:
         preparing_seconds: time limit of preparing a task, whose reference is computed once in each process.
         samples: number of samples unless the candidate is stopped early; each is the mean over calls that together take
             `minimum_us`.
-        stop_factor: if the first call takes this many times the best candidate's time, no more calls are made.
+        stop_factor: if the first call takes more than this many times the best candidate's time, no more calls are
+            made.
         memory_share: share of the free memory that one worker may use.
     """
 
