@@ -20,8 +20,10 @@ class FactorAnalysis:
     """Results of an analysis of factors.
 
     Attributes:
-        predictions: one for each factor that can be swept.
-        measurements_not_drawn: number of usable rows that were left out at random, `FactorTable.not_drawn`.
+        correlations: one entry for each anchor and factor.
+        turnarounds: turnaround points of each factor that can be swept.
+        predictions: one entry for each factor that can be swept.
+        measurements_not_drawn: number of usable rows that were left out at random (`FactorTable.not_drawn`).
     """
 
     correlations: list[Correlation]
@@ -33,9 +35,11 @@ class FactorAnalysis:
 
 
 def analyze(table: FactorTable, factors: Sequence[Factor], threshold: float) -> FactorAnalysis:
-    """Compute correlations and turnaround points of factors from stored measurements.
+    """Return correlations and turnaround points of factors, from stored measurements.
 
     Args:
+        table: the measurements.
+        factors: factors to analyze.
         threshold: least share of the latency that a larger value of a factor must save to be worth it, 0 to 1.
 
     Raises:

@@ -54,10 +54,14 @@ _SEED = 0
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Correlation:
-    """Correlation between the latency of one anchor's operators and one factor; a field that does not apply or has too
-    few samples is None.
+    """Correlation between the latency of one anchor's operators and one factor.
+
+    A statistic is None if it does not apply to the factor or if there are too few samples.
 
     Attributes:
+        anchor: heavy op of the operators.
+        factor: name of the factor.
+        kind: ``number`` or ``category``.
         compared: ``between operators`` or ``within operators``.
         samples: number of samples.
         operators: number of operators that the samples belong to.
@@ -66,9 +70,9 @@ class Correlation:
             within operators.
         pearson, spearman, kendall: -1 to 1 (Kendall's tau-b), each with its two-sided p-value.
         mutual_information: nats.
-        eta: for a category, 0 to 1; see the module.
+        eta: correlation ratio of a category, 0 to 1; see the description of the module.
         eta_p: p-value of Kruskal and Wallis' test.
-        not_enough: reason why there are no results; None if there are.
+        not_enough: reason why the statistics are missing; None if they were computed.
     """
 
     anchor: str
@@ -92,7 +96,7 @@ class Correlation:
 
 
 def correlations(table: FactorTable, factors: Sequence[str]) -> list[Correlation]:
-    """Return one entry for each anchor and factor, in this order.
+    """Return the correlation of each anchor and factor, sorted by anchor.
 
     Raises:
         UnknownNameError: there is no such factor; the message names the most similar one.
@@ -113,8 +117,12 @@ def _group_columns(factor: Factor) -> list[str]:
 
 
 def comparable(frame: pandas.DataFrame, factor: Factor) -> pandas.DataFrame:
-    """Return the samples for a factor: ``operator_key``, ``x`` (its value), ``y`` (logarithm of the latency in
-    microseconds, or of the latency divided by the median of its group) and ``group``.
+    """Return the samples from which the correlation of a factor is computed.
+
+    Returns:
+        A frame with the columns ``operator_key``, ``x`` (value of the factor), ``y`` and ``group``. ``y`` is the
+        logarithm of the latency in microseconds for a factor of the operator; for other factors, it is the logarithm of
+        the latency divided by the median of its group.
     """
     known = frame[frame[factor.name].notna()]
     if factor.level == "operator":
@@ -131,8 +139,8 @@ def comparable(frame: pandas.DataFrame, factor: Factor) -> pandas.DataFrame:
 
 
 def _in_one_combination(frame: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the measurements under the device and settings that most operators have; of several, the first by
-    value."""
+    """Return the measurements in the combination of device and settings in which most operators were measured; if
+    several combinations have equally many operators, those of the first in sorted order."""
     if frame.empty:
         return frame
     combinations = frame.groupby(_COMBINATION, dropna=False)

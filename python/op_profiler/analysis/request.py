@@ -71,7 +71,7 @@ class AnalyzeRequest:
 
         Raises:
             UnknownNameError: there is no such factor or anchor.
-            DatasetError: the measurements cannot be read, or none can be used.
+            DatasetError: the measurements cannot be read, or no measurement can be used.
         """
         from op_profiler.analysis.table import factor_table, load_rows
 

@@ -31,7 +31,7 @@ PLACE = ("device_key", "model_key")
 _DISTURBED = "disturbed"
 
 MOST_ROWS = 50_000
-"""Largest number of measurements; of more, operators are drawn at random."""
+"""Largest number of measurements; if there are more, those of a random subset of the operators are used."""
 
 _KEYS = ("operator_key", "operator_name", "anchor", "schedule_key", "origin", *PLACE, *SETTINGS)
 _COLUMNS = (
@@ -44,13 +44,13 @@ _COLUMNS = (
 
 @dataclasses.dataclass(frozen=True)
 class Factor:
-    """A property that may determine the latency.
+    """A property of an operator, a schedule or a setting that may determine the latency.
 
     Attributes:
-        level: ``operator``: differs between operators only; ``schedule``: between schedules of one operator;
-            ``setting``: between measurements of one schedule.
-        kind: ``number`` is ordered; ``category`` is not, so it has no linear relation.
-        unit: unit of a number.
+        level: ``operator``: the property differs only between operators; ``schedule``: between schedules of one
+            operator; ``setting``: between measurements of one schedule.
+        kind: ``number``: the values are ordered; ``category``: they are not, so there is no linear relation.
+        unit: unit of a number; empty for a category.
     """
 
     name: str
@@ -88,16 +88,16 @@ _AXES = {"tile": "elements of the tile along", "split": "inner elements of the s
 
 @dataclasses.dataclass(frozen=True)
 class FactorTable:
-    """Usable measurements.
+    """Usable measurements with their factors.
 
     Attributes:
         frame: one row per measurement: its keys, ``latency_us`` (median), its 95 % interval ``low_us``, ``high_us``
-            (NaN if unknown), ``work`` (FLOPs, or bytes for operators without), `SETTINGS`, and a column per factor (NaN
-            or None if a schedule does not have it).
-        factors: factors by name; besides the fixed ones, a ``tile.<axis>`` and a ``split.<axis>`` for every axis.
+            (NaN if unknown), ``work`` (FLOPs, or bytes for operators without FLOPs), `SETTINGS`, and a column per
+            factor (NaN or None if a schedule does not have the factor).
+        factors: factors by name; besides the fixed factors, a ``tile.<axis>`` and a ``split.<axis>`` for every axis.
         left_out: number of rows that were not used, by reason.
-        not_drawn: number of usable rows beyond `MOST_ROWS`. Either all rows of an operator are in the frame, or none;
-            if there is only one operator, its first rows.
+        not_drawn: number of usable rows that were left out because there are more than `MOST_ROWS`. The frame has
+            either all rows of an operator or none; if there is only one operator, it has the first rows.
     """
 
     frame: pandas.DataFrame
@@ -116,10 +116,10 @@ class FactorTable:
         )
 
     def choose(self, names: Sequence[str]) -> list[Factor]:
-        """Return the factors of these names.
+        """Return the factors with these names, in their order.
 
         Raises:
-            UnknownNameError: there is no factor of a name; the message names the most similar one.
+            UnknownNameError: a name is not one of `factors`; the message gives the most similar name.
         """
         for name in names:
             if name not in self.factors:
@@ -127,7 +127,10 @@ class FactorTable:
         return [self.factors[name] for name in names]
 
     def of_anchor(self, anchor: str) -> FactorTable:
-        """Return the operators of one anchor, by the compiler's name or the plain one (``nn.conv2d``).
+        """Return the measurements of the operators of one anchor.
+
+        Args:
+            anchor: the compiler's name of the op, or its plain name such as ``nn.conv2d`` (`plain_anchor`).
 
         Raises:
             UnknownNameError: no operator has this anchor; the message names the most similar one.
@@ -150,7 +153,9 @@ def load_rows(
     """Yield the rows for `factor_table`, from a dataset, a Parquet file of ``op-profiler export``, or both.
 
     Args:
-        optional_db: whether to leave out a dataset that cannot be opened; `warn` is then called with the reason.
+        db: SQLAlchemy URL of the dataset; None: no dataset.
+        file: the Parquet file; None: no file.
+        optional_db: whether to skip a dataset that cannot be opened; `warn` is then called with the reason.
 
     Raises:
         DatasetError: the file, or a dataset that is not optional, cannot be read.
@@ -242,7 +247,7 @@ class _Columns:
 
 
 def reasons_text(left_out: Mapping[str, int]) -> str:
-    """Return counts by reason as text, the most frequent first."""
+    """Return the numbers of rows by reason as text, the most frequent reason first."""
     return ", ".join(f"{count} {reason}" for reason, count in Counter(left_out).most_common())
 
 
@@ -270,7 +275,8 @@ def _record(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _interval(row: Mapping[str, Any]) -> tuple[float, float]:
-    """Return the 95 % interval in microseconds: the stored one, or Student's t for two rounds or more, or NaN."""
+    """Return the 95 % interval in microseconds: the stored interval, otherwise that of Student's t for two rounds or
+    more, otherwise NaN."""
     if row["ci_low_us"] is not None and row["ci_high_us"] is not None:
         return float(row["ci_low_us"]), float(row["ci_high_us"])
     rounds, spread = row["rounds"] or 0, row["std_us"]

@@ -53,8 +53,9 @@ class Knee:
     """The turnaround point of one curve.
 
     Attributes:
-        value: the turnaround point; None if there is none.
-        reason: why there is none, or what it means if it is the smallest measured value.
+        value: the turnaround point; None if the curve has no turnaround point.
+        reason: why the curve has no turnaround point, or a note if this point is the smallest measured value; otherwise
+            None.
     """
 
     value: float | None
@@ -66,11 +67,13 @@ class Turnaround:
     """The turnaround point of one operator in one factor, under one device and settings.
 
     Attributes:
-        operator_key: workload key; for `SIZES` that of the family's smallest member.
-        members: workload keys of all operators of the curve; a single one except for `SIZES`.
+        anchor: heavy op of the operator.
+        operator_key: workload key of the operator; for `SIZES`, that of the family's smallest member.
+        members: workload keys of all operators of the curve; a single key except for `SIZES`.
+        factor: name of the factor.
         context: device, model and settings, which are the same for all values.
         values: measured values, increasing.
-        cost: microseconds; for `SIZES` nanoseconds per FLOP (per byte for operators without FLOPs).
+        cost: cost at each value: microseconds; for `SIZES` nanoseconds per FLOP (per byte for operators without FLOPs).
         low, high: 95 % interval of each cost; None if unknown.
         per_work: whether the cost is per unit of work.
         without_interval: number of costs without an interval.
@@ -104,7 +107,7 @@ def find_knee(
     """Return the turnaround point of one curve, by the rule of this module.
 
     Args:
-        values: values of the factor, in increasing order, each once.
+        values: distinct values of the factor, in increasing order.
         cost: one positive cost per value, in any unit.
         low, high: ends of the interval of each cost; NaN or left out if unknown.
         threshold: share of the cost that a larger value must save.
@@ -152,8 +155,8 @@ def can_turn(factor: Factor) -> bool:
 
 
 def _series(frame: pandas.DataFrame, factor: Factor) -> Iterator[pandas.DataFrame]:
-    """Return measurements that differ in the factor only, the fastest at each value, in increasing order of the
-    value."""
+    """Yield groups of measurements that differ only in the factor: the fastest at each value, in the order of the
+    values."""
     known = frame[frame[factor.name].notna() & frame["work"].notna()]
     subject = {
         "operator": [f"family.{factor.name}", "anchor", "origin"],

@@ -40,15 +40,16 @@ class TurnaroundPrediction:
     """Predicted turnaround points of operators that were not swept, and the accuracy of the prediction.
 
     Attributes:
+        factor: name of the factor.
         operators: number of swept operators.
-        sweeps: number of their sweeps; an operator may be swept under several settings.
+        sweeps: number of sweeps of these operators; an operator may be swept under several settings.
         classes: number of sweeps by turnaround point.
-        accuracy: share of held-out sweeps whose turnaround point is predicted; None if refused.
-        baseline: accuracy of always answering the most frequent class.
-        p_value: of McNemar's exact test between the two, two-sided.
+        accuracy: share of held-out sweeps whose turnaround point is predicted; None if nothing is predicted.
+        baseline: accuracy of always answering the most frequent class; None if nothing is predicted.
+        p_value: two-sided p-value of McNemar's exact test between accuracy and baseline; None if nothing is predicted.
         better: whether the accuracy is above the baseline with a p-value below 0.05.
         predicted: predicted turnaround point of each operator that was not swept, by workload key.
-        refused: reason why nothing is predicted; None if something is.
+        refused: reason why nothing is predicted; None if there are predictions.
     """
 
     factor: str
@@ -114,8 +115,8 @@ def _features(frame: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _held_out(features: np.ndarray, labels: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return whether the model, and the most frequent class, were right for each sweep when its operator was held
-    out."""
+    """Return two masks of the sweeps: where the model predicted the right class while the operator of the sweep was
+    held out, and where the most frequent class was right."""
     try:
         from sklearn import dummy, model_selection
     except ImportError:

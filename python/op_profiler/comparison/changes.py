@@ -1,9 +1,9 @@
 """Intervals of changes, and the decision which of many changes are real.
 
 All computations use the logarithm of the time after over the time before. The standard deviation of an estimate is that
-between repeated comparisons of the same two things. The spread of samples inside one run is not used: it does not
-include the effects of other addresses in memory and of another state of the machine in the next run. Intervals use
-Student's t with as many degrees of freedom as the deviation was estimated with.
+between repeated comparisons of the same two runs. The spread of samples inside one run is not used: it does not include
+the effects of other addresses in memory and of another state of the machine in the next run. Intervals use Student's t
+with as many degrees of freedom as the deviation was estimated with.
 
 Of hundreds of unchanged operators, one in twenty would appear changed at the 95 % level. P-values are therefore
 adjusted by Benjamini and Hochberg's procedure (`scipy.stats.false_discovery_control`). On average, 2 % of the changes
@@ -122,7 +122,8 @@ def judge(estimates: Sequence[Estimate | None]) -> tuple[list[Change | None], fl
     """Decide which of the changes that are compared together are real.
 
     Returns:
-        A change for each estimate that is not None, and the level of all intervals (1 - `FALSE_SHARE` or more).
+        A change for each estimate, None where the estimate is None, and the confidence level of all intervals
+        (1 - `FALSE_SHARE` or more).
     """
     known = [one for one in estimates if one is not None and one.deviation is not None]
     raw = [_p_value(one) for one in known]
@@ -147,7 +148,8 @@ def judge(estimates: Sequence[Estimate | None]) -> tuple[list[Change | None], fl
 
 
 def half_width(estimate: Estimate, comparisons: int) -> float:
-    """Return the half width of an estimate's interval if no change is real; infinite without a deviation.
+    """Return half the width of an estimate's interval, on a logarithmic scale, at the level for the case that no change
+    is real; infinite if the deviation is unknown.
 
     Args:
         comparisons: number of changes that are compared together.

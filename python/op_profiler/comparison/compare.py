@@ -1,4 +1,4 @@
-"""`compare_runs`: finds the two runs that the user named, and compares them."""
+"""`compare_runs`: finds the runs that the user named, pairs them by model, and compares each pair."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ def compare_runs(
     """Compare runs by their stored times, or by times that are measured again alternately.
 
     Args:
+        request: the runs to compare.
         announce: called with a text before each step that takes long.
-        note: called with the processes that keep the processor busy before anything is measured.
+        note: called before the measurement with a text about processes that keep the processor busy.
 
     Raises:
         OpProfilerError: there are no such runs, or they cannot be compared.
@@ -52,7 +53,13 @@ def _drawn(
     compared: Callable[[TimedRun, TimedRun], RunComparison],
     announce: Callable[[str], None],
 ) -> list[RunComparison]:
-    """Compare one pair of runs after the other, so that only the times of two runs are in memory."""
+    """Compare one pair of runs after the other, so that only the times of two runs are in memory.
+
+    If the pairs have more than `MOST_ROWS` rows together, the result contains a random subset of the pairs.
+
+    Args:
+        compared: compares a pair; its changes are not judged yet.
+    """
     draw, drafts = GroupDraw(MOST_ROWS), dict[str, RunComparison]()
     for number, (before, after) in enumerate(pairs, 1):
         if not draw.takes(before.title):
@@ -71,7 +78,7 @@ def _drawn(
 
 
 def judged(drafts: Sequence[RunComparison]) -> tuple[tuple[RunComparison, ...], float]:
-    """Return the comparisons with all changes judged together, and the level of their intervals."""
+    """Return the comparisons with all changes judged together (`judge`), and the confidence level of the intervals."""
     changes, level = judge([row.estimate for draft in drafts for row in draft.rows])
     found = iter(changes)
     runs = [

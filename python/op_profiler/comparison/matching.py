@@ -29,7 +29,12 @@ class ComparedCall:
 
 @dataclasses.dataclass(frozen=True)
 class Match:
-    """A pair of matched operators of two models, as workload keys."""
+    """A pair of matched operators of two models.
+
+    Attributes:
+        before, after: workload keys of the operators.
+        how: what the match is based on: equal keys, layers, or positions of calls.
+    """
 
     before: str
     after: str
@@ -39,8 +44,9 @@ class Match:
 def match(before: Sequence[ComparedCall], after: Sequence[ComparedCall]) -> list[Match]:
     """Match the operators of two models, each at most once, in the order of `before`.
 
-    Operators with the same key match. Each remaining operator is matched with the one that shares most of its calls:
-    calls with the same first layer, otherwise calls at the same position between calls that match.
+    Operators with the same key match. Each remaining operator is matched with the operator of `after` with which most
+    of its calls are paired: calls with the same first layer and anchor are paired, otherwise calls of the same anchor
+    at the same position between calls that match.
 
     Args:
         before, after: the calls of each model in their order.

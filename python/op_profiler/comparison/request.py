@@ -26,8 +26,8 @@ def check_seconds(seconds: float) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CompareRequest:
-    """Two runs to compare: each is the file or URL of a dataset, or a label, key or compiler that selects runs in
-    `db`."""
+    """Runs to compare: `before` and `after` are each the file or URL of a dataset, or a label, key or compiler that
+    selects runs in `db`."""
 
     before: Annotated[
         str,

@@ -43,9 +43,11 @@ def compare_in_turns(
     """Measure two runs again alternately; the changes are not judged yet.
 
     Args:
+        before, after: the runs.
         seconds: time limit of the measurement.
         announce: called with a text before each step that takes long.
-        note: called with the processes that keep the processor busy, if the runs are of this machine's processor.
+        note: called with a text about processes that keep the processor busy, if the runs are of this machine's
+            processor.
 
     Raises:
         OpProfilerError: a run cannot be built again, or cannot be built for this machine.
@@ -128,10 +130,14 @@ def _measured(
 
 
 def _numbers(run: TimedRun, built: Sequence[str], wanted: Sequence[str]) -> list[int]:
-    """Return the numbers of operators in the model as it was built here.
+    """Return the number of each wanted operator in the model as it was built again on this machine.
+
+    Args:
+        built: workload keys of the built model's operators, by number.
+        wanted: workload keys of the operators.
 
     Raises:
-        UsageError: the model does not have one of them.
+        UsageError: the built model lacks one of the wanted operators.
     """
     number = {key: place for place, key in enumerate(built)}
     missing = [key for key in wanted if key not in number]
@@ -164,10 +170,10 @@ def _recipe(run: TimedRun) -> Recipe:
 
 
 def _doubt(run: TimedRun, recipe: Recipe, built: BuiltModel) -> str:
-    """Return why its kernels may differ from those of the run; empty if they are the same.
+    """Return why the kernels of a new build may differ from those of the run; empty if they are the same.
 
     Raises:
-        ModelError: they differ, because op_profiler or TVM has changed.
+        ModelError: the kernels differ, because op_profiler or TVM has changed.
     """
     then, now = (place.split("/")[0] for place in (recipe.kept, built.kept))  # the digest of all that a build is of
     if then and then == now:
@@ -182,9 +188,10 @@ def _doubt(run: TimedRun, recipe: Recipe, built: BuiltModel) -> str:
 
 
 def _side(machine: Machine, recipe: Recipe, built: BuiltModel, folder: Path) -> MeasuredSide:
-    """Load a model anew each time, from separate files.
+    """Return a side whose `load` loads the model from new files each time, and the workload keys of its operators.
 
-    A file that is open is not mapped a second time, so its code would have the same addresses as in the previous pair.
+    New files are needed because an open file is not mapped a second time: its code would have the same addresses as in
+    the previous pair.
     """
     compiler, inputs = compiler_in_use(), recipe.input_arrays()
     folder.mkdir()

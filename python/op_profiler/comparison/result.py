@@ -1,4 +1,4 @@
-"""`RunComparison` and its parts: the result of a comparison."""
+"""`Comparison` and its parts: the result of a comparison."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class RowComparison:
         keys: workload keys before and after; empty for the whole model.
         how: how the operators were matched; None for the whole model.
         calls: number of calls in the model, before and after.
-        share: share of the model's time, the larger one of before and after; None if unknown.
+        share: the operator's share of the time of all operators, the larger of before and after; None if unknown.
         schedules: schedules before and after as text; one entry if they are the same.
         estimate: estimated change; None if one of the two times is missing.
-        change: the change, judged among all that are compared; None if one of the two times is missing.
-        problem: reason why a time is missing.
+        change: the change, judged together with all other changes; None if one of the two times is missing.
+        problem: reason why a time is missing; empty if both times are known.
     """
 
     name: str | None
@@ -52,7 +52,7 @@ class RowComparison:
     problem: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
+        """Return the fields except `estimate` and `layers` as a JSON-serializable dictionary."""
         plain = dataclasses.asdict(self)
         del plain["estimate"], plain["layers"]
         return plain
@@ -63,7 +63,7 @@ class LayerChange:
     """Times of one run of a model's layer before and after, at one thread count, in microseconds.
 
     Attributes:
-        real: whether the change of one of its operators is real.
+        real: whether the change of one of its operators is real (`Change.real`).
     """
 
     layer: str
@@ -105,14 +105,16 @@ class RunComparison:
 
     @property
     def title(self) -> str:
-        """Name of the model."""
+        """Name, batch size, precision and target of the model."""
         model = self.after.model
         return f"{model.name}, batch {model.batch_size}, {model.precision}, {model.target}"
 
     @property
     def layers(self) -> list[LayerChange]:
-        """Changes by layer, the largest difference first. Each call of an operator counts the operator's mean time, for
-        the layer of its heavy op."""
+        """Changes by layer, the largest difference first.
+
+        Each call of an operator adds the operator's mean time to the layer of the operator's heavy op.
+        """
         found: dict[tuple[str, int], LayerChange] = {}
         for row, change in ((row, row.change) for row in self.rows if row.change is not None):
             for layer in row.layers:
@@ -128,7 +130,7 @@ class RunComparison:
         return self.before.compiler != self.after.compiler
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
+        """Return the comparison as a JSON-serializable dictionary."""
         return {
             "model": self.title,
             "before": _run_fields(self.before),
@@ -149,7 +151,7 @@ class Comparison:
     Attributes:
         method: ``stored``: by the stored times, measured at different moments; ``in turns``: both runs were measured
             again alternately.
-        level: level of the intervals, adjusted for the number of comparisons.
+        level: confidence level of the intervals, adjusted for the number of comparisons.
         notes: notes on runs that were not compared.
     """
 
@@ -187,7 +189,7 @@ class Comparison:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
+        """Return the comparisons as a JSON-serializable dictionary."""
         return {
             "method": self.method,
             "level": self.level,
@@ -199,7 +201,7 @@ class Comparison:
 
 
 def _run_fields(run: KnownRun) -> dict[str, Any]:
-    """Return a text that identifies a run."""
+    """Return the JSON-serializable fields that identify a run."""
     return {
         "dataset": without_password(run.where),
         "label": run.model.label,

@@ -36,8 +36,9 @@ class KnownRun:
         where: URL of the dataset.
         processor: processor that the run was measured on.
         compiler: name of the compiler that generated the kernels.
-        measured_at: UTC time at which the last part of the run was stored.
-        project_revision, user_revision: revisions of that part, as in `StoredTiming`.
+        model: the model.
+        measured_at: UTC time at which the newest times of the run were stored.
+        project_revision, user_revision: revisions of these newest times, as in `StoredTiming`.
     """
 
     where: str
@@ -61,7 +62,7 @@ class KnownRun:
 
     @property
     def title(self) -> str:
-        """Name of the model and of its compiler."""
+        """Source, name, batch size, precision and executor of the model, and the compiler."""
         model = self.model
         words = f"{model.source}:{model.name}, batch {model.batch_size}, {model.precision}, {model.executor}"
         return f"{words}, {self.compiler}"
@@ -72,6 +73,7 @@ class TimedRun:
     """A run with its times.
 
     Attributes:
+        known: the run without its times.
         device: device that the run was measured on.
         operators: operators by workload key.
         calls: calls in the order in which the model makes them.
@@ -104,7 +106,10 @@ class TimedRun:
 
     @functools.cached_property
     def shares(self) -> dict[int, dict[str, float]]:
-        """Share of each operator in the sum of all operators, by thread count and workload key; empty if unknown."""
+        """Share of each operator in the summed time of all operators, by thread count and workload key.
+
+        Thread counts without times of operators are missing.
+        """
         found: dict[int, dict[str, float]] = {}
         for threads, rows in self.measurements.items():
             times = {
@@ -126,7 +131,8 @@ def runs_of(text: str, db: str, only: str | None = None) -> list[KnownRun]:
         only: a name, source:name or key; runs of other models are ignored.
 
     Raises:
-        UnknownNameError: `text` selects nothing.
+        UnknownNameError: there is no such run, dataset or compiler.
+        UsageError: `text` selects no complete run, or none of the model `only`.
         DatasetError: the dataset cannot be read.
     """
     is_file = is_sqlite_path(text) or Path(text).is_file()  # what looks like one is missed as one
@@ -159,14 +165,17 @@ def runs_of(text: str, db: str, only: str | None = None) -> list[KnownRun]:
 def pairs_of(
     before: Sequence[KnownRun], after: Sequence[KnownRun]
 ) -> tuple[list[tuple[KnownRun, KnownRun]], list[str]]:
-    """Pair the runs of two sides, and return notes on the runs that are ignored.
+    """Return pairs of runs of the same model, and notes on the runs that are ignored.
 
-    If both sides have exactly one run, these are a pair, whatever they are. If a side has several runs of one model by
-    one compiler, the newest one is used. It is paired with a run of the same compiler if there is one, and otherwise
-    with one of another compiler.
+    If both sides have exactly one run, these two are a pair, even if their models differ. If a side has several runs of
+    one model by one compiler, the newest of these runs is used. A run is paired with a run by the same compiler if
+    there is one, otherwise with a run by another compiler.
+
+    Args:
+        before, after: runs of each side, the newest first.
 
     Raises:
-        UsageError: there is no pair.
+        UsageError: no model has a run on both sides.
     """
     if len(before) == len(after) == 1:
         return [(before[0], after[0])], []
@@ -218,7 +227,11 @@ def _runs(url: str, word: str | None) -> list[KnownRun]:
 
 
 def _known(url: str, timings: Sequence[Mapping[str, Any]]) -> KnownRun:
-    """Return a run from a model's rows of `queries.runs`."""
+    """Return the run of a model.
+
+    Args:
+        timings: rows of the model in the result of `queries.runs`.
+    """
     counted = [next(of_count) for _, of_count in itertools.groupby(timings, key=lambda row: row["threads"])]
     newest, first = max(counted, key=lambda row: row["measured_at"]), counted[0]
     return KnownRun(

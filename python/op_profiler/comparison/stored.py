@@ -98,7 +98,11 @@ def only(run: TimedRun, matched: set[str]) -> tuple[OnlyOne, ...]:
 
 
 def row_of(before: TimedRun, after: TimedRun, one: Match, threads: int, **fields: Any) -> RowComparison:
-    """Return the row of an operator, with everything that is known except its change."""
+    """Return the row of a matched operator without its estimate.
+
+    Args:
+        fields: further fields of `RowComparison`, such as ``estimate``.
+    """
     shares = [_share(run, key, threads) for run, key in ((before, one.before), (after, one.after))]
     operator = after.operators[one.after]
     layers = tuple(call.layers[0] for call in after.calls if call.key == one.after and call.layers)
@@ -121,8 +125,8 @@ def row_of(before: TimedRun, after: TimedRun, one: Match, threads: int, **fields
 def _machine_shift(before: TimedRun, after: TimedRun, threads: int) -> float | None:
     """Return by how much the reference kernels changed between two runs, as the logarithm of after over before.
 
-    Of the two reference kernels, the larger change is returned; None if they were not timed, or had other sizes or
-    other code.
+    The larger of the changes of the two reference kernels is returned; None if the reference kernels were not timed in
+    both runs, or differ in size or code.
     """
     if _builder(before) != _builder(after):
         return None
@@ -180,7 +184,7 @@ def _estimate(before: Measurement, after: Measurement, shift: float | None, degr
 
 
 def _spread(measurement: Measurement) -> float | None:
-    """Return the standard deviation between runs, on a logarithmic scale."""
+    """Return the standard deviation between runs, on a logarithmic scale; None if there is no between-run interval."""
     if not measurement.steady_us or not measurement.steady_high_us:
         return None
     return math.log(measurement.steady_high_us / measurement.steady_us) / _TWO_SIDED_95
@@ -198,19 +202,23 @@ def _problem(before: Measurement, after: Measurement) -> str:
 
 
 def _spoilt(before: StoredTiming, after: StoredTiming) -> str:
-    """Return what disturbed the runs so much that their times are not compared."""
+    """Return what disturbed the runs so much that their times are not compared; empty if nothing did."""
     reasons = (("before", before.timing.disturbed_by), ("after", after.timing.disturbed_by))
     return "; ".join(f"disturbed {side}: {reason}" for side, reason in reasons if spoils(reason))
 
 
 def _share(run: TimedRun, key: str, threads: int) -> float | None:
-    """Return the share of an operator in the sum of all operators of the run."""
+    """Return the share of an operator in the summed time of all operators of the run; None if it is unknown."""
     shares = run.shares.get(threads)
     return None if shares is None else shares.get(key, 0.0)
 
 
 def _schedules(before: TimedRun, after: TimedRun, one: Match, threads: int) -> tuple[str, ...]:
-    """Return template and knobs of both schedules; of the knobs, only those that differ."""
+    """Return the template and the differing knobs of both schedules as texts.
+
+    Returns:
+        One text (the template) if the schedules are equal; empty if an operator has no time in one of the runs.
+    """
     rows = before.measurements.get(threads, {}).get(one.before), after.measurements.get(threads, {}).get(one.after)
     if rows[0] is None or rows[1] is None:
         return ()

@@ -1,5 +1,5 @@
-"""Alternating measurement of two built models: before, after, after, before, with both libraries loaded again for each
-pair.
+"""Alternating measurement of two built models (before, after, after, before), whose libraries are loaded again for each
+pair of times.
 
 The state of a shared machine changes from minute to minute. The time of a model also changes with the addresses of its
 tensors (`measure/placements.py`) and of its code: small kernels differed by 4 % from one load of the same library to
@@ -40,7 +40,7 @@ _SMALL = 0.05
 
 Pair = tuple["LoadedModel", "LoadedModel"]
 Times = dict[int, tuple[np.ndarray, np.ndarray]]
-"""Microseconds of the whole model and of its operators, for both sides, by thread count."""
+"""By thread count, an array for each side: microseconds of the whole model, then those of its operators."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,8 +86,11 @@ class Turns:
     """Alternating measurement of two models.
 
     Args:
-        threads: thread counts; every pair is measured at each of them.
-        matched: pairs of operator numbers, one of each side, that are compared.
+        machine: machine that measures.
+        sides: the two models.
+        threads: thread counts; every pair is measured at each thread count.
+        cache: cache state in which operators are measured.
+        matched: pairs of operators that are compared, each as its number in the first and in the second model.
         comparisons: number of changes that will be judged together.
     """
 
@@ -135,7 +138,7 @@ class Turns:
         return MeasuredTurns({n: self._times(n) for n in self._threads}, foreign_load)
 
     def _loaded(self, number: int) -> Pair:
-        """Load both models again; in every second pair the other one first, because memory is allocated in order."""
+        """Load both models again, in alternating order from pair to pair, because memory is allocated in order."""
         before, after = (side.load for side in self._sides)
         if number % 2:
             second = after()
@@ -160,14 +163,17 @@ class Turns:
         return found, load is not None and load.disturbs
 
     def _times_of(self, pair: Pair, threads: int, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return medians over the copies: at a few positions on the stack, a kernel takes three times as long."""
+        """Return the times of both sides at one thread count, medians over the copies of the tensors.
+
+        The median is needed because at a few positions on the stack, a kernel takes three times as long.
+        """
         self._machine.threads.use(threads)
         rows = [self._times_of_copies(_moved(pair, number + i), number + i) for i in range(COPIES)]
         before, after = (np.median([row[which] for row in rows], axis=0) for which in (0, 1))
         return before, after
 
     def _times_of_copies(self, copies: Pair, turn: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return medians over the rounds."""
+        """Return the times of both sides with one copy of the tensors, medians over the rounds."""
         for which in _order(turn):  # both find the caches as the other one left them
             copies[which].run_model()
         rows: tuple[list[list[float]], list[list[float]]] = ([], [])
@@ -192,7 +198,7 @@ class Turns:
         return PairedTimes(np.stack([before[:, 0], after[:, 0]], axis=1), (before[:, 1:], after[:, 1:]))
 
     def _known(self) -> bool:
-        """Whether every change that matters is known to 1 %."""
+        """Whether the change of the whole model and that of each operator with 5 % of its time are known to 1 %."""
         calls = np.bincount(self._sides[0].groups)
         for threads in self._threads:
             times = self._times(threads)
@@ -216,7 +222,7 @@ def _order(turn: int) -> tuple[int, int]:
 
 
 def _moved(pair: Pair, turn: int) -> Pair:
-    """Copy the tensors of both models; in every second turn of the other one first, because memory is allocated in
-    order."""
+    """Return both models with copied tensors; the order of copying alternates from turn to turn, because memory is
+    allocated in order."""
     copies = {which: pair[which].moved() for which in _order(turn)}
     return copies[0], copies[1]

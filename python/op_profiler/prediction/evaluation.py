@@ -22,7 +22,7 @@ _ALL = ("all",)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvaluateRequest:
-    """Measurements, ways to hold some of them out, and predictors."""
+    """Options of ``op-profiler evaluate``: measurements, splits that hold some of them out, and predictors."""
 
     sets: Annotated[
         tuple[str, ...] | None,
@@ -102,7 +102,9 @@ class EvaluateRequest:
             raise UsageError("--compiler chooses among the rows of --db; leave it out with --library, which names none")
 
     def evaluation(self, note: Callable[[str], None]) -> Evaluation:
-        """Read the measurements; every name is looked up before the first fit, which may take minutes.
+        """Read the measurements and return their evaluation, which fits and scores the predictors.
+
+        Every name is checked before the first fit, because a fit may take minutes.
 
         Args:
             note: called with a text before each step that takes long.

@@ -1,4 +1,4 @@
-"""`Evaluation`: every predictor on every split of the measurements of a dataset or of a library's file."""
+"""`Evaluation`: scores every predictor on every split of the measurements of a dataset or of a library's file."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ from op_profiler.prediction.library.scoring import Score, evaluate
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """Every predictor on every split.
+    """Predictors to score on splits of measurements.
 
     Attributes:
         about: sentences on used and unused measurements.
-        descriptions: what each split holds out, by its name.
-        fits: number of fits of a predictor for a split, by the split's name.
-        score: fits a predictor to the training part of a split; its arguments are the split, the predictor, and a
-            function that is called with a name before each fit. ``model`` has two scores, other splits one.
+        descriptions: description of the measurements that each split holds out, by the name of the split.
+        splits, predictors: names.
+        fits: number of fits of a predictor for a split, by the name of the split.
+        score: fits a predictor to the training part of a split and returns its scores on the held-out part: two for the
+            split ``model``, one for other splits. Arguments: name of the split, name of the predictor, and a function
+            that is called with a text before each fit.
     """
 
     about: str
@@ -42,23 +44,23 @@ class Evaluation:
         return sum(self.fits[split] for split in self.splits) * len(self.predictors)
 
     def scores(self, announce: Callable[[str], None]) -> Iterator[Score]:
-        """Fit and score every predictor on every split.
+        """Fit every predictor on every split, and yield the scores.
 
         Args:
-            announce: called before each fit with the split and the predictor.
+            announce: called before each fit with a text that names the split and the predictor.
         """
         for split, predictor in itertools.product(self.splits, self.predictors):
             yield from self.score(split, predictor, announce)
 
 
 def of_library(path: Path, splits: tuple[str, ...] | None, predictors: tuple[str, ...] | None, seed: int) -> Evaluation:
-    """Return the evaluation of predictors of a library's kernels.
+    """Return the evaluation of predictors of convolutions on a library's file.
 
     Args:
         path: file with the measurements.
-        splits: names; None for all.
-        predictors: names; None for all.
-        seed: of the splits.
+        splits: names of splits; None for all.
+        predictors: names of predictors; None for all.
+        seed: seed of the splits and of the predictors.
 
     Raises:
         UnknownNameError: there is no such split or predictor.
@@ -101,14 +103,14 @@ def of_dataset(
     seed: int,
     note: Callable[[str], None],
 ) -> Evaluation:
-    """Return the evaluation of predictors of operators, and select the compiler.
+    """Return the evaluation of predictors of operators on a dataset; select the compiler for this process.
 
     Args:
         db, device, note: as in `examples_for`.
         compiler: name of the compiler whose measurements are used.
-        splits: names; None for all.
-        predictors: names; None for all.
-        seed: of the splits.
+        splits: names of splits; None for all.
+        predictors: names of predictors; None for all.
+        seed: seed of the splits and of the predictors.
 
     Raises:
         UnknownNameError: there is no such split, predictor or compiler.

@@ -41,7 +41,7 @@ def write_plots(
         folder: created if it is missing; files of the same names are replaced.
 
     Returns:
-        The files, each in all of `FORMATS`.
+        Paths of the written files; each plot is written in all of `FORMATS`.
 
     Raises:
         MissingPackageError: matplotlib is not installed.

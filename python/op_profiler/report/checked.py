@@ -1,4 +1,4 @@
-"""Checked predictions as text."""
+"""Tables and sentences about checked predictions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def show_checked(checked: CheckResult) -> None:
-    """Print a row for the network and for each operator, then how many intervals held."""
+    """Print a table of the network and its operators, then the names of the operators that were not compared."""
     everything = [*([checked.network] if checked.network else []), *checked.operators]
     headings = [
         *texts("operator"),

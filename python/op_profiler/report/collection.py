@@ -41,7 +41,11 @@ _COLUMNS = ("threads", "whole model, us", "float32 / this", "relative error", "l
 
 
 class Screen:
-    """Progress on stderr, results on stdout; with `quiet`, neither (errors are still printed)."""
+    """Output of ``op-profiler collect``: progress and notes on stderr, results on stdout.
+
+    Args:
+        quiet: whether to print only errors.
+    """
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -88,8 +92,10 @@ class Screen:
         """Print the tables of every model.
 
         Args:
-            describe: the dataset, to also print the two tables that describe its operators and hardware.
-            layer_depth: to also print the time by layer: how many parts of a layer's path are kept; 0 for all.
+            reports: results of the models.
+            describe: the dataset, to also print the two tables that describe its operators and hardware; None: do not.
+            layer_depth: number of parts of a layer's path that are kept in the table of the time by layer, 0 for all;
+                None: do not print this table.
         """
         if self._quiet:
             return
@@ -134,7 +140,7 @@ def show_model(console: Console, report: ModelReport) -> None:
 
 
 def _headline(report: ModelReport) -> str:
-    """Return the time of the model, and whether the sum of its operators accounts for it."""
+    """Return a line with the time of the model, and the sum of its operators divided by it, at each thread count."""
     times, ratios = [], []
     for count, thread in sorted(report.threads.items()):
         timing = thread.timing

@@ -30,8 +30,8 @@ _MOST_MODELS = 3
 
 
 def show_comparison(comparison: Comparison) -> None:
-    """Print tables of changed operators and of those that take longest, one per thread count, with a line about the
-    others."""
+    """Print, for each pair of runs and each thread count, a table of the changed operators and of the operators that
+    take longest; then lines about the other operators, and the verdict."""
     console = screen()
     for run in comparison.runs:
         shown, rest = _printed_rows(run)
@@ -53,13 +53,13 @@ def show_comparison(comparison: Comparison) -> None:
 
 
 def between(run: RunComparison) -> str:
-    """Return the names of the two runs."""
+    """Return the names, dates and revisions of the two runs as one line."""
     return " -> ".join(_side(one, run.of_two_compilers) for one in (run.before, run.after))
 
 
 def _printed_rows(run: RunComparison) -> tuple[list[RowComparison], list[str]]:
     """Return the rows to print (whole models, changes, operators that take 1 % of the time), heaviest first, and lines
-    about the others."""
+    about the other rows."""
     notable = [row for row in run.rows if _is_worth_a_line(row)]
     of_models = {(row.threads, row.problem) for row in notable if row.name is None}
     not_compared = [row for row in notable if row.change is None and (row.threads, row.problem) in of_models]
@@ -71,7 +71,7 @@ def _printed_rows(run: RunComparison) -> tuple[list[RowComparison], list[str]]:
 
 
 def _in_order(rows: Sequence[RowComparison]) -> list[tuple[int, str]]:
-    """Return the distinct thread counts and problems."""
+    """Return the distinct pairs of thread count and problem, sorted."""
     return sorted({(row.threads, row.problem) for row in rows})
 
 
@@ -89,12 +89,12 @@ def cells(row: RowComparison) -> tuple[str, ...]:
 
 
 def words(row: RowComparison) -> str:
-    """Return the judgement of a row and possible reasons; or why there is no judgement."""
+    """Return the judgement of a row and possible reasons of its change; if a time is missing, the reason for that."""
     return "; ".join([judgement(row), *_reasons(row)])
 
 
 def judgement(row: RowComparison) -> str:
-    """Return the judgement of a row; or why there is none."""
+    """Return whether a row is slower, faster, unchanged or inconclusive; if a time is missing, the reason for that."""
     if row.change is None:
         return row.problem
     if row.change.real is None:
@@ -105,7 +105,8 @@ def judgement(row: RowComparison) -> str:
 
 
 def _reasons(row: RowComparison) -> list[str]:
-    """Return other differences between the runs, which may be the reason."""
+    """Return differences between the two runs of an operator that may be the reason of its change: schedule, kernel,
+    and number of calls."""
     reasons: list[str] = []
     if row.change is None:
         return reasons
@@ -119,7 +120,7 @@ def _reasons(row: RowComparison) -> list[str]:
 
 
 def remarks(run: RunComparison) -> list[str]:
-    """Return warnings, and operators that only one side has."""
+    """Return lines about the warnings of a comparison, and about operators that only one of the runs has."""
     return [*(f"note: {warning}" for warning in run.warnings), *only_one_side(run)]
 
 
@@ -150,8 +151,8 @@ def verdict(comparison: Comparison) -> str:
 
 
 def _whole_models(comparison: Comparison) -> list[str]:
-    """Return how much faster or slower whole models are, for real changes, the largest first, and a line about the
-    others."""
+    """Return texts about the whole models whose change is real, the largest change first: how much faster or slower
+    they are; then the number of further models."""
     found = [
         (
             abs(change.change),
@@ -172,7 +173,7 @@ def _amount(change: Change) -> str:
 
 
 def method(comparison: Comparison) -> str:
-    """Return how certain the result is, and why."""
+    """Return a sentence on how the runs were compared, and how certain the result is."""
     level = f"intervals of {comparison.level:.2%} each: of the changes that are called real, {1 - FALSE_SHARE:.0%} are"
     if comparison.method == "in turns":
         return f"both measured in turns on this machine; {level}"
@@ -180,7 +181,7 @@ def method(comparison: Comparison) -> str:
 
 
 def _advice(comparison: Comparison) -> str:
-    """Return how to get a more certain result, if there is a way."""
+    """Return the advice to compare with ``--rerun``, which is more reliable; empty if ``--rerun`` is not possible."""
     no_turns = all(run.of_two_compilers for run in comparison.runs)
     return "" if no_turns else "; --rerun measures both in turns, which is more reliable"
 

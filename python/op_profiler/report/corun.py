@@ -131,7 +131,8 @@ def _show_targets(console: Console, result: TargetsResult) -> None:
 
 
 def _summary_of_targets(result: TargetsResult) -> str:
-    """Return the target of each model, the game, the times, and whether the outputs equal those of one target."""
+    """Return the target of each model, the equilibria of the choice of targets, the times, and whether the outputs
+    equal those on one target."""
     outcome = result.outcome
     placed = [
         p.target + (f" (cores {','.join(map(str, p.cores))})" if p.cores else "") + f": {', '.join(p.models)}"

@@ -22,7 +22,8 @@ def show(found: ModelExplanation, *, tables: bool) -> None:
     """Print an explanation.
 
     Args:
-        tables: False: print only the sentences.
+        tables: whether to print the table of operators and the notes too; False: print only the verdict, the advice and
+            a sentence per operator.
     """
     console = screen()
     _verdict(console, found)

@@ -29,17 +29,17 @@ _MOST_VALUES = 6
 
 
 def check_format(format: str) -> None:
-    """Raise UnknownNameError for an unknown format."""
+    """Raise UnknownNameError if `format` is not a format of `show`."""
     if format not in _FORMS:
         raise UnknownNameError("format", format, tuple(_FORMS))
 
 
 def show(found: FactorAnalysis, format: str, *, quiet: bool) -> None:
-    """Print an analysis.
+    """Print an analysis of factors.
 
     Args:
-        format: table, csv or json.
-        quiet: print one line per anchor instead of tables.
+        format: ``table``, ``csv`` or ``json``.
+        quiet: whether to print one line per anchor instead of tables.
     """
     if quiet and format == "table":
         _print_strongest(found.correlations)
@@ -111,7 +111,7 @@ def _speedup(swept: Sequence[Turnaround], count: float) -> str:
 
 
 def _enough(swept: Sequence[Turnaround]) -> str:
-    """Return the most frequent end of the sweeps, and its share."""
+    """Return the most frequent turnaround point of sweeps as text, with the share of the sweeps that have it."""
     ends = Counter(f"more than {t.values[-1]:g}" if t.value is None else f"{t.value:g}" for t in swept)
     ((end, count),) = ends.most_common(1)
     return f"{end} ({count / len(swept):.0%})"

@@ -1,4 +1,4 @@
-"""The predicted answer of a language model as a table, JSON or CSV."""
+"""The predicted times of a language model (prompt and generated tokens) as a table, JSON or CSV."""
 
 from __future__ import annotations
 

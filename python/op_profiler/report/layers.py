@@ -16,7 +16,8 @@ _MOST_ROWS = 40
 
 
 def layers_text(calls: CallLayers) -> str:
-    """Return the first layer of the first call, and the number of other layers in the same kernel."""
+    """Return the first layer of the first call, and the number of other layers in the same kernel; empty if the layers
+    are unknown."""
     if not calls:
         return ""
     first = calls[0][0] if calls[0] else "not known"
@@ -24,11 +25,12 @@ def layers_text(calls: CallLayers) -> str:
 
 
 def show_layers(console: Console, report: ModelReport, depth: int) -> None:
-    """Print a row per layer, the slowest at the largest thread count first, with the rest in one row. If no layer is
-    known, print a sentence.
+    """Print a row per layer, the slowest at the largest thread count first; layers beyond `_MOST_ROWS` share one row.
+
+    If no layer is known, print a sentence.
 
     Args:
-        depth: parts of a layer's path that are kept; 0 for all.
+        depth: number of parts of a layer's path that are kept; 0 for all.
     """
     if not report.layers:
         print_line(console, "time by layer: the source of this model names no layers, or an older version stored it")

@@ -21,7 +21,7 @@ _LEAST_LOST = 0.005
 
 
 def show(found: PeerComparison) -> None:
-    """Print the runtimes and the layers at each thread count, notes and verdicts."""
+    """Print tables of the runtimes and of the layers at each thread count, then notes and verdicts."""
     console = screen()
     for at in found.at:
         _runtimes(console, found, at)
@@ -66,7 +66,8 @@ def _cells(one: RuntimeTime) -> list[str]:
 
 
 def _half_us(one: RuntimeTime) -> float | None:
-    """Return the half width of the time that follows from the interval of its ratio."""
+    """Return the half width of a runtime's time in microseconds, computed from the interval of its ratio; None without
+    an interval."""
     half = half_width(one.ratio_low, one.ratio_high)
     return None if half is None or one.median_us is None or not one.ratio else half / one.ratio * one.median_us
 

@@ -133,7 +133,7 @@ def _interval(low: float, high: float) -> str:
 
 
 def _at(before: str, threads: int) -> str:
-    """Return a thread count as text; empty on a GPU, which has 0."""
+    """Return a thread count as text after `before`; empty for the count 0, which stands for a GPU."""
     return f"{before}{threads_text(threads)}" if threads else ""
 
 
@@ -202,7 +202,14 @@ def origin(prediction: NetworkPrediction, chosen: Chosen) -> str:
 
 
 def source_of(tiers: Mapping[str, float], interval: str, threads: int, chosen: Chosen) -> str:
-    """Return the source of most of an estimate, its interval in words, and why it is wider than usual."""
+    """Return a text with the source of most of an estimate, its interval, and why the interval is wider than usual.
+
+    Args:
+        tiers: share of the time by source of the estimate.
+        interval: the interval as text; empty if there is none.
+        threads: thread count of the estimate.
+        chosen: the predictor.
+    """
     tier = max(tiers, key=lambda name: tiers[name], default="nothing")
     kernels = " (kernels of NVIDIA's libraries, not TVM's)" if chosen.request.kernels == "vendor" else ""
     kernels += " (kernels by the rule)" if chosen.request.schedules == RULE else ""
@@ -270,7 +277,7 @@ def _with_interval(candidate: PredictedModel | None) -> str:
 
 
 def candidates_as(candidates: Sequence[PredictedModel], format: str) -> str:
-    """Return the text in the format ``json`` or ``csv``."""
+    """Return the predictions of many models as text in the format ``json`` or ``csv``."""
     if format == "json":
         return json_text.dumps([dataclasses.asdict(one) for one in candidates], indent=1)
     columns = ("model", "device", "processor", "threads", "total_us", "low_us", "high_us", "error")
@@ -295,7 +302,9 @@ def operators_csv(predictions: Sequence[NetworkPrediction]) -> str:
 
 def regressor_csv(predictions: Mapping[str, NetworkPrediction]) -> str:
     """Return one CSV row per convolution in the order of the calls, with the estimates of several predictors in
-    microseconds and their source; empty if nothing similar to a convolution was measured.
+    microseconds, and the source of the first predictor's estimate.
+
+    The cell of an estimate is empty if the predictor has no estimate of the convolution.
 
     Args:
         predictions: predictions of the same network, by the name of the predictor.

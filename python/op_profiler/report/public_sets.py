@@ -1,4 +1,4 @@
-"""Prints errors on public sets."""
+"""Prints the errors of the methods on public sets, next to published errors."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def show_results(results: Sequence[SetResult], quiet: bool) -> None:
 
 
 def published_text(published: Published | None) -> str:
-    """Return the published error, with its measure if that is not MAPE."""
+    """Return the published error with its measure, unless the measure is MAPE; a dash if nothing was published."""
     if published is None:
         return "-"
     number = f"{published.percent:.3f}" if published.measure == "Spearman" else f"{published.percent:.1f}%"

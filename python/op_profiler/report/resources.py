@@ -34,7 +34,7 @@ def _properties(fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def show_resources(states: Sequence[State]) -> None:
-    """Print range and present value of each resource, and whether it can be set."""
+    """Print the range and the present value of each resource of the machine, and whether the resource can be set."""
     rows = []
     for state in states:
         now = _text(state.value) if state.readable else "unknown"

@@ -1,4 +1,4 @@
-"""Shared calibrations as text."""
+"""Output of ``op-profiler`` about shared calibrations: the rows to share, and adopted files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def about(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return a summary of the rows of `op_profiler.dataset.formats.shared.shared_rows` as plain values."""
+    """Return a JSON-serializable summary of the rows of `op_profiler.dataset.formats.shared.shared_rows`."""
     from op_profiler.dataset.formats.shared import SHARED_COLUMNS
 
     return {
@@ -40,7 +40,7 @@ def show_rows(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def show_adopted(adopted: AdoptionResult) -> None:
-    """Print the files, the processors, and suspicious rows."""
+    """Print the adopted files, examples of suspicious rows, and the processors of the adopted rows."""
     console = screen()
     rows = [
         [str(one.file), one.sha256[:16], str(one.rows), str(one.repeated), str(sum(one.suspicious.values()))]

@@ -14,11 +14,12 @@ if TYPE_CHECKING:
 
 
 def progress_line(*, bar: bool, refresh_per_second: float = 10) -> Progress:
-    """Return a line on stderr with the step and the times. If the terminal is too narrow, the step is shortened, never
-    the times.
+    """Return a progress line on stderr with the current step and the elapsed time.
+
+    If the terminal is too narrow, the text of the step is shortened, never the times.
 
     Args:
-        bar: also show a bar and the time left.
+        bar: whether to also show a bar and the time left.
     """
     from rich.console import Console
     from rich.progress import (
@@ -51,10 +52,11 @@ def progress_line(*, bar: bool, refresh_per_second: float = 10) -> Progress:
 
 
 class Status:
-    """Shows the step and the time since the start: as a line on a terminal, as plain notes elsewhere, not at all when
-    quiet.
+    """Shows the current step and the time since the start, as a line on a terminal; elsewhere, prints each step as a
+    note.
 
     Args:
+        quiet: whether to print nothing.
         steps: number of steps, for a bar and the time left; None if unknown.
     """
 
@@ -80,7 +82,7 @@ class Status:
             self._progress.stop()
 
     def step(self, text: str) -> None:
-        """Begin the next step; the one before it is finished."""
+        """Show the next step, and count the step before it as finished."""
         done, self._begun = self._begun, self._begun + 1
         if self._progress is not None:
             if self._task is None:
@@ -98,7 +100,11 @@ class Status:
             print(f"note: {text}", file=sys.stderr)
 
     def _left(self, done: int) -> str:
-        """Return the number of steps and the time left, as text; empty if unknown."""
+        """Return the position of the current step and the time left as text; empty if the number of steps is unknown.
+
+        Args:
+            done: number of finished steps.
+        """
         if self._steps is None or self._steps < 2:
             return ""
         place = f" (step {done + 1} of {self._steps}"

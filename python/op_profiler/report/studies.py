@@ -1,4 +1,4 @@
-"""Tables of tuning, comparison and the vendor's kernels."""
+"""Tables of searches for schedules, of models under two schedules, and of the vendor's kernels."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def show_studies(console: Console, report: ModelReport) -> None:
-    """Print one table of operators, one of the model under both schedules, and what did not finish."""
+    """Print a table of the tuned operators, a table of the model under default and recorded schedules, and failures."""
     studies = report.studies
     if studies is None or report.base is None:
         return

@@ -26,10 +26,10 @@ class Heading:
     """A column of a table on a terminal.
 
     Attributes:
-        name: name; its words may be wrapped.
-        rank: columns of rank 0 are always shown; of the others, those with the highest rank are left out first if the
-            terminal is too narrow.
-        number: True: right-aligned and never wrapped. False: text, wrapped if needed.
+        name: text of the heading; its words may be wrapped.
+        rank: columns of rank 0 are always shown; if the terminal is too narrow, the other columns are left out, those
+            with the highest rank first.
+        number: True: the cells are right-aligned and never wrapped. False: the cells are text, wrapped if needed.
     """
 
     name: str
@@ -53,12 +53,12 @@ def numbers(*names: str, rank: int = 0) -> list[Heading]:
 
 
 def at_counts(counts: list[int]) -> list[Heading]:
-    """Return headings of columns with times, one per thread count; a GPU has none."""
+    """Return headings of columns with times in microseconds, one per thread count; the count 0 stands for a GPU."""
     return numbers(*("us" if not count else f"us, {threads_text(count)}" for count in counts))
 
 
 def screen(*, stderr: bool = False) -> Console:
-    """Return the console for standard output or error; if that is not a terminal, lines have 120 characters."""
+    """Return the console for standard output or error; if the stream is not a terminal, lines have 120 characters."""
     from rich.console import Console
 
     terminal = (sys.stderr if stderr else sys.stdout).isatty()
@@ -66,8 +66,11 @@ def screen(*, stderr: bool = False) -> Console:
 
 
 def print_line(console: Console, text: str) -> None:
-    """Print lines unchanged. On a terminal they are wrapped between words, items of a list with an indent; indented
-    lines are commands, and stay whole, so that they can be copied."""
+    """Print lines of text; on a terminal, wrap them between words.
+
+    Items of a list are wrapped with an indent. Indented lines are commands, which are never wrapped, so that they can
+    be copied.
+    """
     if console.is_terminal:
         text = "\n".join(line if line.startswith(" ") else _wrapped(line, console.width) for line in text.split("\n"))
     console.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -85,10 +88,12 @@ def show_table(
     rows: Sequence[Sequence[str]],
     styles: Sequence[str | None] = (),
 ) -> None:
-    """Print a table. Columns that do not fit are named below it; empty columns are left out.
+    """Print a table. Columns that do not fit are named below the table; empty columns of a rank above 0 are left out.
 
     Args:
-        styles: colours of the rows; an empty text is no colour.
+        headings: the columns.
+        rows: cells of each row, in the order of the columns.
+        styles: colour of each row; None or an empty text: no colour.
     """
     from rich.table import Column, Table
     from rich.text import Text
@@ -116,7 +121,13 @@ def show_table(
 
 
 def fitting(widths: dict[int, int], ranks: dict[int, int], width: int) -> list[int]:
-    """Return the positions of the columns that fit into this number of characters."""
+    """Return the positions of the columns that fit into a line.
+
+    Args:
+        widths: characters that each column needs, by position.
+        ranks: `Heading.rank` of each column, by position.
+        width: number of characters of the line.
+    """
     kept = sorted(widths)
     while sum(widths[place] + 3 for place in kept) + 1 > width and any(ranks[place] for place in kept):
         kept.remove(max(kept, key=lambda place: (ranks[place], place)))

@@ -1,4 +1,4 @@
-"""Factors of a schedule (what it does to the loops), in the same columns for every template."""
+"""Factors of a schedule: its effects on the loops, in the same columns for every template."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ _INNER_LOOP = re.compile(r"tile_(?P<axis>\w+)$")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Factors:
-    """One value for each effect that a schedule can have on the loops; None if the template lacks it or does not
-    describe it.
+    """Effects of a schedule on the loops; None for an effect that the template lacks or does not describe.
 
     Attributes:
         tile: number of elements of each spatial axis in the innermost tile.
@@ -22,7 +21,7 @@ class Factors:
         fuse: number of outer loops that are fused.
         reorder: loops from the outermost to the innermost; ``x.o`` and ``x.i`` are the parts of a split, ``x.0`` and so
             on in MetaSchedule's own space; a bar separates the outer loops from the reduction loops.
-        compute_at: where the stage that feeds the main one is computed: ``root``, ``inline``, or a loop.
+        compute_at: where the stage that feeds the main stage is computed: ``root``, ``inline``, or a loop.
         vectorize: number of lanes of the vectorized loop.
         unroll: which loops are unrolled.
         parallel: axes of the parallel loop, the outermost first.

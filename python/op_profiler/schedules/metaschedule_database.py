@@ -25,7 +25,7 @@ from op_profiler.schedules.records import FUNCTION, Conditions, Record, conditio
 ANNOTATION = "op_profiler"
 """Key of the annotation of a trace that contains the template and the knobs (`note_of`)."""
 OTHER_TEMPLATE = "metaschedule"
-"""Name of the template for traces without that annotation."""
+"""Name of the template of traces without the annotation `ANNOTATION`."""
 
 _WORKLOADS, _RECORDS = "database_workload.json", "database_tuning_record.json"
 _NAME = re.compile(r"(\d{1,7})-threads-(\w+)")
@@ -37,7 +37,7 @@ def is_database(folder: Path) -> bool:
 
 
 def read_databases(folder: Path) -> tuple[list[Record], int]:
-    """Return all records of a folder, and the number of lines that are not records.
+    """Return all records of a folder and of the databases in it, and the number of lines that are not records.
 
     Raises:
         OpProfilerError: a file cannot be read.
@@ -52,7 +52,13 @@ def read_databases(folder: Path) -> tuple[list[Record], int]:
 
 
 def replace_in_databases(folder: Path, gone: Collection[Record], record: Record) -> None:
-    """Store a record in place of the records of the same computation and conditions."""
+    """Store a record in the database for its conditions, in place of other records.
+
+    Args:
+        folder: folder of the processor's records.
+        gone: records that are removed.
+        record: the new record.
+    """
     database = folder if record.conditions is None else folder / _folder_name(record.conditions)
     database.mkdir(parents=True, exist_ok=True)
     workloads = _lines(database / _WORKLOADS)
@@ -78,7 +84,10 @@ def _read(folder: Path, conditions: Conditions | None) -> tuple[list[Record], in
 
 
 def _parsed(folder: Path, conditions: Conditions | None) -> list[tuple[str, Record | None]]:
-    """Yield every line of the records with its record; the records are read before the workloads that they refer to."""
+    """Return every line of a database's records with its record, None for a line that is not a record.
+
+    The records are read before the workloads that they refer to.
+    """
     lines = _lines(folder / _RECORDS)
     workloads = [_workload(line) for line in _lines(folder / _WORKLOADS)]
     return [(line, _record(line, workloads, conditions)) for line in lines]
@@ -101,7 +110,8 @@ def _same_workload(line: str, record: Record) -> bool:
 
 
 def _record(line: str, workloads: Sequence[tuple[str, str] | None], conditions: Conditions | None) -> Record | None:
-    """Return a record; None for a line that is truncated, foreign or damaged, or whose workload is missing."""
+    """Return the record in a line; None for a line that is truncated, damaged or of another tool, or whose workload is
+    missing."""
     try:
         number, (trace, costs, target, kinds) = json.loads(line)
         instructions, decisions = trace
@@ -123,13 +133,16 @@ def _record(line: str, workloads: Sequence[tuple[str, str] | None], conditions: 
 
 
 def note_of(template: str, knobs: Mapping[str, int | list[int]]) -> str:
-    """Return the value of the annotation; it has no quotes, because a trace does not escape them."""
+    """Return the value of the annotation of a trace: the template and its knobs.
+
+    The text contains no quotes, because a trace does not escape them.
+    """
     texts = {name: ",".join(map(str, value)) if isinstance(value, list) else value for name, value in knobs.items()}
     return " ".join([template, *(f"{name}={text}" for name, text in texts.items())])
 
 
 def _noted(instructions: Sequence[Any]) -> tuple[str, dict[str, int | list[int]]]:
-    """Return the template and knobs in the annotation of a trace."""
+    """Return the template and knobs in the annotation of a trace; `OTHER_TEMPLATE` without knobs if there is none."""
     for kind, inputs, attrs, _ in reversed(instructions):
         if kind == "Annotate" and attrs == [ANNOTATION]:
             template, *values = inputs[1].strip('"').split()

@@ -1,4 +1,4 @@
-"""One loop nest for the templates of all compilers: the names of its knobs, and the loops that their values define.
+"""`Nest`: the loop nest of this project's templates, for all compilers: its knobs, and the loops that they define.
 
 A nest consists of a reduction whose last axis is vectorized, and of the operations on its output while the output is in
 registers. Its knobs are the factors for which the dataset has columns:
@@ -41,7 +41,8 @@ UNROLLED = ("none", "tile", "tile and reduction")
 
 
 def tile_sizes(extent: int, more: Collection[int]) -> list[int]:
-    """Return the sizes 1 to 10, `more` sizes, and the whole axis if it is short, as far as they divide the axis."""
+    """Return the possible sizes of a tile along an axis: of 1 to 10, `more`, and the whole axis if it is short, those
+    that divide the extent of the axis."""
     wanted = {*range(1, 11), *more, *([extent] if extent <= MOST_REGISTERS else [])}
     return sorted(size for size in wanted if extent % size == 0)
 
@@ -52,7 +53,8 @@ class Loops:
 
     Attributes:
         stage: ``te.Stage``, or ``s_tir.Schedule``.
-        split: splits a loop into two, the inner one with this number of iterations.
+        split: function that splits a loop into an outer and an inner loop, given the loop and the number of iterations
+            of the inner loop.
     """
 
     stage: Any
@@ -64,7 +66,7 @@ class Axis:
     """A spatial axis of a nest.
 
     Attributes:
-        extent: None if it is known only at run time.
+        extent: number of elements; None if it is known only at run time.
         tiled: whether it may be in the register tile; the last axis always is.
         is_movable: whether its outer loop may be placed after other loops.
     """
@@ -84,14 +86,16 @@ class Nest:
             in `order`, it is a block that is not divided.
         order: names of the axes in the order of the outer loops.
         reduction: name and extent of each reduction axis, in the order of the definition.
-        split: the reduction axis that is split, or None.
+        split: name of the reduction axis that is split; None: no axis is split.
         lanes: number of values in a vector register.
         block: number of columns of the last axis that are contiguous in the input.
-        producers: whether a stage that feeds the reduction can be placed.
-        sizes: returns the values of a tile, and of the inner part of a split, for the extent of an axis.
+        producers: whether a stage that feeds the reduction can be placed (knob ``compute_at``).
+        sizes: function that returns the possible sizes of a tile, and of the inner part of a split, for the extent of
+            an axis.
         inner_tile_orders: whether the loop over the first tiled axis may also be between or outside the reduction
             loops.
-        default: knob values that a rule chooses, which are in the space; if empty, the first value of each knob.
+        default: knob values that a rule chooses, which are always in the space; if empty, the default is the first
+            value of each knob.
     """
 
     axes: tuple[Axis, ...]
@@ -107,7 +111,7 @@ class Nest:
 
     @functools.cached_property
     def knobs(self) -> dict[str, list[int]]:
-        """Values of every knob; empty if the sizes are known at run time only."""
+        """Possible values of every knob by name; empty if the extent of an axis is known only at run time."""
         if any(axis.extent is None for axis in self.axes):
             return {}
         last, extents = self.axes[-1], dict(self.reduction)
@@ -140,7 +144,8 @@ class Nest:
 
     @functools.cached_property
     def outer_orders(self) -> list[tuple[str, ...]]:
-        """Orders of the outer loops, `order` first; loops that do not move or have extent 1 stay in front."""
+        """Possible orders of the outer loops; the first is `order`. Loops that are not movable or have extent 1 stay in
+        front."""
         still = {axis.name for axis in self.axes if not axis.is_movable}
         moving = [name for name in self._repeated if name not in still]
         fixed = tuple(sorted((name for name in self.order if name not in moving), key=self._repeated.__contains__))
@@ -154,7 +159,7 @@ class Nest:
 
     @functools.cached_property
     def inner_orders(self) -> list[tuple[str, ...]]:
-        """Orders of the reduction loops; the first is that of the definition.
+        """Possible orders of the reduction loops; the first is the order of the definition.
 
         The loops are ``x``, or ``x.o`` and ``x.i`` for a split axis, the outer part outside. Loops of extent 1 stay in
         front. The loops over the register tile follow, except for the one that `inner_tile_orders` places among the
@@ -171,8 +176,8 @@ class Nest:
         return [(*fixed, *o) for o in orders if outer not in o or o.index(outer) < o.index(inner)]
 
     def is_valid(self, knobs: Knobs) -> bool:
-        """Return whether the register tile fits the registers and has whole vectors, and no knob refers to a fused
-        loop."""
+        """Return whether knob values fit together: the register tile fits into the registers and has whole vectors, and
+        ``compute_at`` refers to a loop that remains after fusing."""
         width, columns = knobs["vectorize"], self.columns(knobs)
         left = self.most_fused - knobs["fuse"] + 1
         fits = self._rows(knobs) * math.ceil(columns / width) * math.ceil(width / self.lanes) <= MOST_REGISTERS
@@ -180,12 +185,12 @@ class Nest:
 
     @property
     def most_fused(self) -> int:
-        """Return the largest number of loops that can be fused; 1 if no loop has several iterations."""
+        """Largest number of outer loops that can be fused; 1 if no outer loop has several iterations."""
         return max(len(self._repeated), 1)
 
     def fused(self, knobs: Knobs) -> int:
-        """Return the number of loops in the parallel loop: the loops of extent 1, which are in front, and the requested
-        ones."""
+        """Return the number of outer loops that are fused into the parallel loop: the loops of extent 1, which are in
+        front, and the ``fuse`` next loops."""
         return len(self.order) - self.most_fused + min(knobs["fuse"], self.most_fused)
 
     def columns(self, knobs: Knobs) -> int:
@@ -201,7 +206,7 @@ class Nest:
         return axis is self.axes[-1] or f"tile_{axis.name}" in knobs
 
     def factors(self, knobs: Knobs) -> Factors:
-        """Describe the effect of these knob values in the terms of the dataset."""
+        """Return the factors, which are columns of the dataset, that these knob values set."""
         order, count = self.outer_orders[knobs["outer"]], self.fused(knobs)
         where = None
         if self.producers:
@@ -223,7 +228,9 @@ class Nest:
         """Tile, order and fuse the loops of the output.
 
         Args:
-            axes: a loop for each of `Nest.axes`.
+            loops: the stage that computes the output.
+            axes: loop of each axis of `Nest.axes`.
+            knobs: knob values.
 
         Returns:
             The remaining outer loops, the parallel one first.
@@ -251,7 +258,9 @@ class Nest:
         """Order and unroll the loops of the sum over one register tile.
 
         Args:
-            axes, reduction: a loop for each of `Nest.axes` and of `Nest.reduction`.
+            loops: the stage that computes the sum.
+            axes, reduction: loop of each axis of `Nest.axes` and of `Nest.reduction`.
+            knobs: knob values.
 
         Returns:
             The reduction loops, and the loops over the register tile inside them.
@@ -277,8 +286,8 @@ class Nest:
         return order, tile
 
     def _unrolled(self, knobs: Knobs) -> int:
-        """Return the number of statements after the innermost reduction loop over the register tile is unrolled, in
-        vectors."""
+        """Return the number of vector statements after the innermost reduction loop and the register tile inside it are
+        unrolled."""
         name, _, part = self.inner_orders[knobs["reorder"]][-1].partition(".")
         extent = dict(self.reduction).get(name, 1)
         if part:

@@ -1,4 +1,4 @@
-"""Files of schedule records: their paths, reading and updates, and detection of the similar logs of other tuners."""
+"""Files of schedule records: their paths, reading and updates, and detection of logs of other tuners."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ _META = (
 
 
 def default_folder() -> Path:
-    """Return the folder to which schedule records are written: ``schedules/`` of a checkout, or one in the user's data
-    folder.
+    """Return the folder to which schedule records are written: ``schedules`` in a checkout of this project, otherwise
+    ``schedules`` in the user's data folder.
 
-    ``OP_PROFILER_SCHEDULES`` sets another folder.
+    The environment variable ``OP_PROFILER_SCHEDULES`` sets another folder.
     """
     named = os.environ.get(_FOLDER_VARIABLE)
     if named:
@@ -56,7 +56,8 @@ def record_file(schedules: str, target_kind: str, processor: str, form: str = LI
     `keep` has copied them for the user.
 
     Args:
-        schedules: ``auto``, ``rule``, ``none``, or a folder; with `DATABASES` also one that TVM's tools have written.
+        schedules: ``auto``, ``rule``, ``none``, or a folder; with `DATABASES` also a database that TVM's tools wrote.
+        target_kind: kind of the target, which names a folder of records.
         processor: name of the processor, such as ``AMD EPYC znver5``.
         form: `LINES`, a file, or `DATABASES`, a folder.
     """
@@ -74,10 +75,12 @@ def record_file(schedules: str, target_kind: str, processor: str, form: str = LI
 
 
 def check_folder(schedules: str) -> None:
-    """Reject a missing folder, because without it the compiler's own schedules would be measured silently.
+    """Reject a value of ``--schedules`` that names a missing folder.
+
+    Without this check, the compiler's own schedules would be measured silently.
 
     Raises:
-        UsageError: neither a folder nor ``auto``, ``rule`` or ``none``.
+        UsageError: `schedules` is neither a folder nor ``auto``, ``rule`` or ``none``.
     """
     if Path(schedules).is_file():
         kind = foreign_records(Path(schedules))
@@ -100,10 +103,10 @@ def read_records(path: Path) -> tuple[list[Record], int]:
 
 
 def numbered_records(path: Path) -> tuple[dict[int, Record], int]:
-    """Return the result of `read_records` with the number of each record's line, from 1; in a folder, the record's
-    position.
+    """Return all records of a path by the number of their line, from 1, and the number of lines that are not records.
 
-    A line that begins with ``#`` is a comment, as in AutoTVM.
+    In a folder of databases, the number is the position of the record. A line that begins with ``#`` is a comment, as
+    in AutoTVM.
     """
     if path.is_dir():
         records, unreadable = read_databases(path)
@@ -114,13 +117,16 @@ def numbered_records(path: Path) -> tuple[dict[int, Record], int]:
 
 
 def keep(path: Path, record: Record, beaten: Iterable[Record] = ()) -> bool:
-    """Store a record as the only one of its computation and conditions. Several processes may do this at once.
+    """Store a record as the only record of its computation and conditions. Several processes may do this at once.
 
     Args:
-        beaten: records that it was compared with in a measurement.
+        path: file or folder of the records (`record_file`).
+        record: the record.
+        beaten: records that were slower than `record` in an alternating measurement.
 
     Returns:
-        False if the file now has another record, which was not in the measurement; that record then stays.
+        Whether the record was stored. It is not stored if the file has a record of the same computation and conditions
+        that is not in `beaten`, for example because another process stored it meanwhile.
     """
     beaten = list(beaten)
     own = _writable(path)
@@ -142,7 +148,8 @@ def keep(path: Path, record: Record, beaten: Iterable[Record] = ()) -> bool:
 
 
 def foreign_records(path: Path) -> str | None:
-    """Return which other tuner wrote the first line of a file, and a hint for the user; None for any other file.
+    """Return a text that names the other tuner that wrote a file, with a hint for the user; None if the first line is
+    not of a known other tuner.
 
     Raises:
         OpProfilerError: the file cannot be read.

@@ -5,8 +5,8 @@ For Relay these are lines that `autotvm.apply_history_best` reads, in one file f
 
 A record is valid under conditions (`Conditions`): the fastest schedule for two threads that read their weights from
 memory may be slow for one thread with warm caches. There is one record for each computation and each of its conditions.
-Times of records are not compared, because they were measured at different moments. Before a record is replaced, it and
-the new one are measured alternately (`record_files.keep`).
+Times of records are not compared, because they were measured at different moments. Before a record is replaced, the old
+and the new schedule are measured alternately (`record_files.keep`).
 
 The conditions are in the field ``conditions`` of a line, which AutoTVM ignores. Lines without this field, as AutoTVM
 and older versions write them, have unknown conditions: they are used only if there is no other record.
@@ -27,15 +27,15 @@ from typing import Any
 from op_profiler.errors import OpProfilerError
 
 AUTO, RULE, NONE = "auto", "rule", "none"
-"""Values of ``--schedules``: stored records, otherwise the compiler's own schedules; stored records, otherwise the
-project's rule; the compiler's own schedules.
+"""Values of ``--schedules``. ``auto``: stored records; for operators without a record, the compiler's own schedules.
+``rule``: stored records; for operators without a record, the project's rule. ``none``: the compiler's own schedules.
 """
 PADDED = "_padded"
 """Suffix of the family of a template that computes more rows and columns than the operator has."""
 FUNCTION = "function"
 """First argument of a task that is a function of TIR; the hash and the text of the function follow."""
 LINES, DATABASES = ".jsonl", ".metaschedule"
-"""Suffixes of the names of records: of a file of lines, and of a folder of databases."""
+"""Suffixes of the names of a file of records in lines, and of a folder of databases."""
 _LOG_VERSION = 0.2
 _FAILED_SECONDS = 1e8  # AutoTVM stores 1e9 for a failure
 _LAST_SECOND = 253402300799.0  # end of the year 9999, the last year of datetime
@@ -62,8 +62,11 @@ class Conditions:
     cache: str = "model"
 
     def distance(self, other: Conditions | None) -> tuple[float, int, int]:
-        """Return the distance to other conditions: the thread count matters first. Unknown conditions (None) are the
-        farthest."""
+        """Return the distance to other conditions as a tuple to compare: first by thread count, then by cache state.
+
+        Args:
+            other: the other conditions; None (unknown) is the farthest.
+        """
         if other is None:
             return math.inf, 0, 0
         return abs(other.threads - self.threads), other.threads, _NEAREST[self.cache].index(other.cache)
@@ -82,9 +85,9 @@ class Record:
         template, arguments: the task, in AutoTVM's serialized form, or a function of TIR.
         config: the point of the task's space, as AutoTVM writes it; for MetaSchedule with a ``trace``.
         seconds: measured times; empty if the trial failed.
-        error_no: AutoTVM's number of the failure, or 0.
-        timestamp: seconds since 1970.
-        conditions: None if unknown.
+        error_no: AutoTVM's number of the failure; 0 if the trial succeeded.
+        timestamp: time of the measurement in seconds since 1970; 0 if unknown.
+        conditions: conditions under which the schedule was chosen; None if unknown.
     """
 
     target: str
@@ -98,12 +101,12 @@ class Record:
 
     @property
     def mean_seconds(self) -> float:
-        """Mean of the times, by which AutoTVM compares records; inf if the trial failed."""
+        """Mean of the measured times in seconds, by which AutoTVM compares records; inf if the trial failed."""
         return sum(self.seconds) / len(self.seconds) if self.seconds else float("inf")
 
     @property
     def task(self) -> str:
-        """Identity of the task; equal for all records of one task."""
+        """Template and arguments as text; equal for all records of one task."""
         return json.dumps([self.template, self.arguments])
 
     @property
@@ -117,7 +120,11 @@ class Record:
         return computation_of(self.template, self.arguments)
 
     def to_json(self, tvm_version: str) -> str:
-        """Return the line."""
+        """Return the record as a line of an AutoTVM log.
+
+        Args:
+            tvm_version: version of TVM that is written into the line.
+        """
         costs = list(self.seconds) or [1e9]
         fields = {
             "input": [self.target, self.template, self.arguments, {}],
@@ -132,10 +139,11 @@ class Record:
 
 
 def computation_of(template: str, arguments: Sequence[Any]) -> str:
-    """Return 16 hex digits that identify what a task computes, equal for all templates of one operator, Winograd's too.
+    """Return a digest (16 hex digits) of what a task computes, equal for all templates of one operator.
 
-    Only one record of a computation can be used, because a build uses one template for an operator. For a task that is
-    a function, the computation is the function, whatever the template.
+    Templates of Winograd's method compute the same as the direct ones. Only one record of a computation can be used,
+    because a build uses one template for an operator. For a task that is a function of TIR, the digest depends only on
+    the function, not on the template.
     """
     if arguments and arguments[0] == FUNCTION:
         return hashlib.sha256(str(arguments[1]).encode()).hexdigest()[:16]
@@ -156,8 +164,8 @@ def _comparable(value: Any) -> Any:
 
 
 def _of_direct(arguments: Sequence[Any]) -> Sequence[Any]:
-    """Return the arguments of the direct convolution that a convolution with transformed weights replaces; others
-    unchanged.
+    """Return the arguments of the direct convolution that a convolution with transformed weights replaces; return other
+    arguments unchanged.
 
     The transformed weight is [6, 6, O, I * i, o], the direct one [O, I, 3, 3, i, o], with the data's block for i.
     """
@@ -171,7 +179,8 @@ def _of_direct(arguments: Sequence[Any]) -> Sequence[Any]:
 
 
 def parse_line(line: str) -> Record | None:
-    """Return the record of a line of an AutoTVM log; None for a line that is truncated, foreign, damaged or too old."""
+    """Return the record in a line of an AutoTVM log; None for a line that is truncated, damaged, too old, or of another
+    tool."""
     try:
         fields = json.loads(line)
         target, template, arguments, keywords = fields["input"]
@@ -219,13 +228,13 @@ def _is_knob(kind: Any, value: Any) -> bool:
 
 
 def costs_of(values: Iterable[Any]) -> tuple[float, ...]:
-    """Return the seconds of a trial; empty if one of them marks a failure."""
+    """Return the times of a trial in seconds; empty if a value marks a failure."""
     costs = tuple(float(value) for value in values)
     return costs if all(0 < cost < _FAILED_SECONDS for cost in costs) else ()
 
 
 def conditions_of(fields: Any) -> Conditions | None:
-    """Return the conditions of a line; None if it states none that can be parsed."""
+    """Return the conditions in the field ``conditions`` of a line; None if the field is missing or cannot be parsed."""
     if not isinstance(fields, dict):
         return None
     threads, cache = fields.get("threads"), fields.get("cache")
@@ -235,7 +244,11 @@ def conditions_of(fields: Any) -> Conditions | None:
 
 
 def lines_of(path: Path) -> dict[int, str]:
-    """Return the lines of a file that are not blank, by their numbers from 1."""
+    """Return the lines of a file that are not blank, by their numbers from 1.
+
+    Raises:
+        OpProfilerError: the file cannot be read.
+    """
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -255,9 +268,10 @@ def slug(name: str) -> str:
 
 
 def choose(records: Iterable[Record], wanted: Conditions) -> dict[str, Record]:
-    """Return the record that a build uses for each computation: the one with the most similar conditions.
+    """Return the record that a build uses for each computation: the record with the most similar conditions.
 
-    If several records have the same conditions, as in logs of AutoTVM, the fastest is used, as in AutoTVM.
+    If several records have the same conditions, as in logs of AutoTVM, the fastest of them is used, as in AutoTVM.
+    Failed trials are ignored.
     """
     best: dict[str, Record] = {}
     for record in records:

@@ -34,7 +34,7 @@ class Schedule:
 
     @property
     def key(self) -> str:
-        """16 hex digits over template, knobs and origin."""
+        """Digest (16 hex digits) of template, knobs and origin."""
         text = json.dumps([self.template, self.knobs, self.origin], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -13,11 +13,14 @@ from op_profiler.schedules.record_files import foreign_records, read_records
 from op_profiler.schedules.records import Conditions, Record, choose
 
 _RULED = "rule 2: "
-"""Prefix, with the rule's number, of the entry for a computation that the rule may have a schedule for."""
+"""Prefix, with the rule's version number, of `ruled`."""
 
 
 def ruled(computation: str) -> str:
-    """Return the entry for a computation, or for other code, that the rule may decide."""
+    """Return the text by which a build notes that the project's rule may choose the schedule of a computation.
+
+    The text contains the version number of the rule, so digests differ between versions of the rule.
+    """
     return f"{_RULED}{computation}"
 
 
@@ -26,11 +29,12 @@ class UsableRecords:
     """One record for each computation, read when the object is created.
 
     Attributes:
-        chosen: record of each computation.
-        wanted: conditions that the build is for.
+        chosen: record of each computation, by `Record.computation`.
+        wanted: conditions under which the built model will run.
         file: source of the records; None if they come from no file.
         skipped: number of lines of the file that are not records.
-        named: folder that a user named, whose records are expected to fit; None for the default folder.
+        named: folder that the user named, so a note is given if none of its records is used; None for the default
+            folder.
         by_rule: whether the compiler uses the project's rule for computations without a record.
     """
 
@@ -45,7 +49,7 @@ class UsableRecords:
     def of_file(
         cls, file: Path | None, wanted: Conditions, named: str | None = None, *, by_rule: bool = False
     ) -> UsableRecords:
-        """Return the records of a file or a folder with the most similar conditions; none if the path does not exist.
+        """Return the records of a file or a folder with the most similar conditions; no records if it does not exist.
 
         Args:
             named, by_rule: see the attributes.
@@ -55,21 +59,22 @@ class UsableRecords:
 
     @classmethod
     def only(cls, record: Record) -> UsableRecords:
-        """Return an object with this record only, whatever its conditions."""
+        """Return usable records that contain only `record`, whatever its conditions."""
         return cls({record.computation: record}, record.conditions or Conditions(1))
 
     @classmethod
     def only_rule(cls) -> UsableRecords:
-        """Return an object without records, which uses the rule for any conditions."""
+        """Return usable records without any record, so that the project's rule chooses all schedules."""
         return cls({}, Conditions(1), by_rule=True)
 
     def digest(self, asked: Iterable[str]) -> str:
-        """Return 16 hex digits of the schedules of some computations; empty if all have the compiler's own schedules.
+        """Return a digest (16 hex digits) of the schedules of computations; an empty string if all computations have
+        the compiler's own schedules.
 
-        A cached build is valid as long as this digest is the same, whatever else changes in the file.
+        A cached build is valid as long as this digest is the same, whatever else changes in the file of records.
 
         Args:
-            asked: computations for which a build looked up records.
+            asked: computations for which a build looked up records, and results of `ruled`.
         """
         found = [(computation, self.chosen[computation]) for computation in sorted(set(asked) & self.chosen.keys())]
         mine: list[list[Any]] = [[computation, record.task, record.config] for computation, record in found]
@@ -85,7 +90,7 @@ class UsableRecords:
         """Return notes for the user on the records that a build used, and on their conditions.
 
         Args:
-            asked: computations for which the build looked up records.
+            asked: as for `digest`.
         """
         used = [self.chosen[computation] for computation in set(asked) & self.chosen.keys()]
         notes = []

@@ -22,7 +22,7 @@ class TaskSpec:
 
     @functools.cached_property
     def key(self) -> str:
-        """The workload as text; equal for equal tasks."""
+        """Template and arguments as text; equal for equal tasks."""
         return repr((self.template, self.arguments))
 
 
@@ -34,6 +34,7 @@ class Candidate:
     """One schedule to try.
 
     Attributes:
+        task: template and arguments.
         index: point of the space of the `Task`; None: the schedule that the template uses without a record; `VENDOR`:
             the vendor's kernel for the same computation, which has no schedule.
     """
@@ -50,12 +51,12 @@ class TrialResult:
         samples_us: microseconds per call, each the mean of several calls; a single sample if `stopped_early`. In whole
             nanoseconds, as the dataset stores them, so that a resumed search gives its tuner the same values.
         stopped_early: whether the first call was so much slower than the best candidate that no more calls were made.
-        checked: whether the output was compared with numpy's.
-        failure: kind of `error`.
-        error: reason of the failure, with numbers if there are any.
-        build_seconds: time of lowering and compiling.
-        kernel: the fastest of the vendor's kernels, if the vendor's kernels were timed.
-        machine: address of the machine that timed the candidate, if there are several.
+        checked: whether the output was compared with a reference output by numpy.
+        failure: kind of `error`; None if the trial succeeded.
+        error: reason of the failure; None if the trial succeeded.
+        build_seconds: duration of lowering and compiling, seconds.
+        kernel: name of the fastest of the vendor's kernels; None if no vendor's kernels were timed.
+        machine: address of the machine that timed the candidate; None if there is only one machine.
         foreign_load: whether there was background load; also False if the load was not read.
     """
 
@@ -74,7 +75,7 @@ class TrialResult:
 
     @property
     def median_us(self) -> float:
-        """Median of the samples; inf if there are none."""
+        """Median of the samples in microseconds; inf without samples."""
         ordered = sorted(self.samples_us)
         if not ordered:
             return float("inf")
@@ -83,15 +84,17 @@ class TrialResult:
 
 
 class Runner(Protocol):
-    """A service that builds and times candidates; failures are results too."""
+    """A service that builds and times candidates; a failure is returned as a `TrialResult`, not raised."""
 
     def run(self, candidates: Sequence[Candidate], best_us: float) -> list[TrialResult]:
         """Return one result for each candidate, in the same order.
 
         Args:
-            best_us: time of the best candidate so far, for stopping early; inf if there is none.
+            best_us: microseconds of the best candidate so far, for stopping early; inf without an earlier candidate.
         """
 
     def compare(self, candidates: Sequence[Candidate], rounds: int) -> list[TrialResult]:
-        """Time candidates alternately, one call of each per round, so that the state of the machine is the same for
-        all."""
+        """Return one result for each candidate; the candidates are timed alternately, once in each round.
+
+        The state of the machine is therefore the same for all candidates.
+        """

@@ -20,9 +20,10 @@ class Reference:
     """Inputs of a task in plain layout, and the expected output.
 
     Attributes:
-        arrays: plain inputs.
-        pack: returns the tensor of the task for the shape of that tensor; None if the shape is not understood.
-        unpack: converts an output to the plain layout.
+        arrays: inputs in plain layout.
+        pack: function that converts the input at a position of `arrays` to the layout of a tensor of the task, given
+            the position and the shape of the tensor; returns None if the shape fits no known layout.
+        unpack: function that converts an output of the task to the plain layout.
         output: expected output, in plain layout.
         weights: positions in `arrays` of inputs that are constants in a model.
     """
@@ -34,8 +35,11 @@ class Reference:
     weights: tuple[int, ...] = (1,)
 
     def is_weight(self, shape: Shape) -> bool:
-        """Return whether an input of this shape is a constant of the model; of several inputs of one shape, the first
-        is not."""
+        """Return whether the first input that can have this shape is a constant of the model.
+
+        Args:
+            shape: shape of an input of the built function.
+        """
         for position in range(len(self.arrays)):
             packed = self.pack(position, shape)
             if packed is not None and packed.shape == shape:
@@ -43,7 +47,11 @@ class Reference:
         return False
 
     def bind(self, shapes: Sequence[Shape]) -> list[np.ndarray] | None:
-        """Return an array for each input of a built function; None if an input is not understood."""
+        """Return an array for each input of a built function; None if the shape of an input fits no known layout.
+
+        Args:
+            shapes: shape of each input.
+        """
         left = list(range(len(self.arrays)))
         bound = []
         for wanted in shapes:
@@ -58,14 +66,15 @@ class Reference:
         return bound
 
     def difference(self, output: np.ndarray) -> str | None:
-        """Return None if an output is correct; otherwise a text with its distance from the reference."""
+        """Return a text with the difference of an output from the reference; None if the output is correct."""
         return self.plain_difference(self.unpack(output), str(output.dtype))
 
     def plain_difference(self, got: np.ndarray, dtype: str | None = None) -> str | None:
-        """Return the `difference` of an output in plain layout.
+        """Return a text with the difference of an output in plain layout; None if the output is correct.
 
         Args:
-            dtype: type in which the output was computed; None: its own type.
+            got: the output.
+            dtype: data type in which the output was computed; None: the data type of `got`.
         """
         if got.shape != self.output.shape:
             return f"the output has shape {got.shape}, not {self.output.shape}"
@@ -94,7 +103,7 @@ def unwritten_array(shape: Shape, dtype: str) -> np.ndarray:
 
 
 def reference_of(task: TaskSpec) -> Reference | None:
-    """Return the reference of a task; None if the kind of its template is unknown here."""
+    """Return the reference of a task; None if this module has no reference for its template."""
     name = task.template
     try:
         if name.endswith("_winograd.cuda"):
@@ -178,7 +187,7 @@ def convolve(data: np.ndarray, weight: np.ndarray, strides: Shape, padding: Shap
 
 
 def window_of(task: TaskSpec) -> tuple[Shape, Shape, Shape]:
-    """Return strides, padding (top, left, bottom, right) and dilation of a convolution."""
+    """Return strides, padding (top, left, bottom, right) and dilation of a convolution task."""
     strides, padding, dilation = (tuple(int(v) for v in a) for a in task.arguments[2:5])
     return strides, padding if len(padding) == 4 else (*padding, *padding), dilation
 

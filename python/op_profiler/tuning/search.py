@@ -1,5 +1,7 @@
-"""`OperatorSearch`: a tuner proposes candidates and a runner measures them, until the trials of an operator are used
-up."""
+"""`OperatorSearch`: a search for the schedule of an operator.
+
+A tuner proposes candidates and a runner measures them, until the requested number of trials is reached.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ _NO_POINT = -1
 """
 
 Known = Callable[[TaskSpec], Mapping[str, TrialResult]]
-"""Returns the earlier results of a task, by the key of the schedule."""
+"""Function that returns the results of earlier searches for a task, by the key of the schedule."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +38,10 @@ class Trial:
     """One candidate that was tried.
 
     Attributes:
-        new: False if the result is from an earlier search.
+        candidate: task and point.
+        schedule: schedule of the candidate.
+        result: samples or failure.
+        new: whether the candidate was measured in this search; False: the result is from an earlier search.
     """
 
     candidate: Candidate
@@ -47,10 +52,13 @@ class Trial:
 
 @dataclasses.dataclass(frozen=True)
 class Finalist:
-    """One of the best candidates, measured again alternately with the others.
+    """One of the best candidates, measured again alternately with the other finalists.
 
     Attributes:
-        config: the point in the form of records.
+        candidate: task and point.
+        schedule: schedule of the candidate.
+        result: samples of the alternating measurement.
+        config: the point in the form of schedule records.
     """
 
     candidate: Candidate
@@ -74,11 +82,11 @@ class Search:
 
     @property
     def default(self) -> Finalist | None:
-        """The template's default schedule; None if it has no time."""
+        """The finalist with the default schedule of a template; None if no default schedule has a time."""
         return next((f for f in self.finalists if f.candidate.index is None), None)
 
     def best_after(self, count: int) -> float | None:
-        """Return the median of the best of the first `count` trials in microseconds; None if none succeeded."""
+        """Return the median time of the best of the first `count` trials in microseconds; None if all trials failed."""
         best = min((t.result.median_us for t in self.trials[:count]), default=float("inf"))
         return best if best != float("inf") else None
 
@@ -86,12 +94,19 @@ class Search:
 class OperatorSearch:
     """A search of the spaces of all templates that can compute one operator.
 
-    Each template first gets a quarter of the trials; the rest goes to the template with the best candidate.
+    If there are several templates, each first gets a quarter of the trials; the other trials go to the template with
+    the best candidate.
 
     Args:
         tasks: one task for each template.
-        defaults: tasks whose template has a default schedule, for the comparison.
-        champion: the schedule in use so far; it is always measured next to the finalists.
+        target: target of the kernels.
+        runner: builds and measures candidates.
+        tuner: name of the tuner, one of `TUNERS`.
+        trials: number of trials, without those of default schedules.
+        seed: seed of the tuners.
+        defaults: tasks whose default schedules are measured for comparison.
+        champion: the schedule in use so far, which is always measured next to the finalists; None: there is none.
+        known: function that returns results of earlier searches.
         on_trial: called with every trial, new or known, as soon as its result exists.
     """
 
@@ -123,7 +138,10 @@ class OperatorSearch:
         self._trials: list[Trial] = []
 
     def run(self) -> Search:
-        """Search; a known result counts as a trial, so an interrupted search resumes where it stopped."""
+        """Search, and return the trials and finalists.
+
+        A known result counts as a trial, so an interrupted search resumes where it stopped.
+        """
         for spec in self._defaults:
             self._tasks[spec] = self._tasks.get(spec) or compiler_in_use().task(spec, self._target)
             schedule = self._tasks[spec].default()
@@ -156,7 +174,7 @@ class OperatorSearch:
         space.learn(points, results)
 
     def _try(self, candidates: list[tuple[Candidate, Schedule]]) -> list[TrialResult]:
-        """Return the results of candidates; candidates with a known result, and points equal to a default, are not
+        """Return the results of candidates of one task; a candidate whose schedule has a known result is not
         measured."""
         spec = candidates[0][0].task
         if spec not in self._memory:
@@ -177,10 +195,11 @@ class OperatorSearch:
         return results
 
     def _final(self) -> tuple[Finalist, ...]:
-        """Measure the best candidates again, alternately, because the best of many noisy times is too low by chance.
+        """Measure the best candidates again, alternately, and return them, the fastest first.
 
-        The default, the champion and the best candidate of every template are always included; the default only once,
-        although it is a point of some spaces.
+        They are measured again because the best of many noisy times is too low by chance. The default schedules, the
+        champion and the best candidate of every template are always included; a default schedule only once, although it
+        is also a point of some spaces.
         """
         timed = [t for t in self._trials if t.result.samples_us]
         defaults = {(t.candidate.task, t.schedule.key) for t in timed if t.candidate.index is None}
@@ -219,14 +238,18 @@ class _Space:
         self.best_us = float("inf")
 
     def learn(self, points: Sequence[int], results: Sequence[TrialResult]) -> None:
-        """Pass the results of its proposals to the tuner."""
+        """Pass the results of the tuner's last proposals to the tuner."""
         self.best_us = min([self.best_us, *(result.median_us for result in results)])
         self.tuner.update(points, results)
         self.tried += len(results)
 
 
 def candidate_of(record: Record, specs: Iterable[TaskSpec], target: Target) -> Candidate | None:
-    """Return the candidate that a record describes; None if no task has the record, or the space has no such point."""
+    """Return the candidate that a record describes; None if the record fits no task, or the space lacks the point.
+
+    Args:
+        specs: tasks that the record may belong to.
+    """
     for spec in specs:
         mine = spec.template, computation_of(spec.template, spec.arguments)
         if mine != (record.template, record.computation):
@@ -239,7 +262,7 @@ def candidate_of(record: Record, specs: Iterable[TaskSpec], target: Target) -> C
 
 
 def make_tuner(name: str, task: Task, seed: int) -> Tuner:
-    """Return a tuner for a task by name.
+    """Return the tuner with a name for a task; set the seeds of Python's and numpy's global generators.
 
     Raises:
         UnknownNameError: there is no tuner of this name.

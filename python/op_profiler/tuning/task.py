@@ -30,7 +30,7 @@ Config = dict[str, Any]
 
 
 class InvalidPointError(ValueError):
-    """A point that its template rejects."""
+    """Raised for a point of a search space that its template rejects; the message is the reason."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,8 +38,8 @@ class BuiltPoint:
     """A task that was compiled with one schedule.
 
     Attributes:
-        function: library whose entry runs the task.
-        tensors: shape and dtype of each array argument.
+        function: library whose entry function runs the task.
+        tensors: shape and dtype of each array argument of the entry function.
         output: position of the output among the arguments; the others are inputs.
     """
 
@@ -61,7 +61,7 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def is_valid(self, point: int) -> bool:
-        """Return whether the knob values of a point fit together, as far as that is known before it is built."""
+        """Return whether the knob values of a point fit together, as far as that is known before the point is built."""
 
     @abc.abstractmethod
     def factors(self, knobs: Mapping[str, Any]) -> Factors:
@@ -73,23 +73,29 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def config(self, point: int | None) -> Config:
-        """Return a point as records have it; `point` None: the default schedule.
+        """Return a point in the form of schedule records.
+
+        Args:
+            point: the point; None: the default schedule.
 
         Raises:
-            InvalidPointError: the template refuses it.
+            InvalidPointError: the template rejects the point.
         """
 
     @abc.abstractmethod
     def build(self, point: int | None) -> BuiltPoint:
-        """Lower and compile a point to machine code; `point` None: the default schedule.
+        """Lower and compile a point to machine code.
+
+        Args:
+            point: the point; None: the default schedule.
 
         Raises:
-            InvalidPointError: the template refuses it.
+            InvalidPointError: the template rejects the point.
             Exception: any error of the compiler.
         """
 
     def reference(self) -> Reference | None:
-        """Return inputs and the expected output; None if there is no reference."""
+        """Return inputs and the expected output; None if there is no reference for the template."""
         return reference_of(self.spec)
 
     @property
@@ -104,15 +110,19 @@ class Task(abc.ABC):
         return Schedule(self.spec.template, knobs, origin, self.factors(knobs))
 
     def applied(self, point: int) -> Schedule:
-        """Return `schedule` of a trial, with the factors of its scheduled loops, which takes milliseconds to read."""
+        """Return the schedule of a point for a trial, with factors that a subclass may read from the scheduled loops.
+
+        Reading scheduled loops takes milliseconds; `schedule` derives the factors from the knobs.
+        """
         return self.schedule(point)
 
     def point(self, knobs: Mapping[str, Any], *, nearest: bool = False) -> int | None:
-        """Return the valid point with these knob values; None if there is none, for example because the space has
-        changed.
+        """Return the valid point with these knob values; None if the space has no such point, for example because the
+        space has changed.
 
         Args:
-            nearest: use the closest value that a knob can have if it cannot have the given one.
+            knobs: knob values by name.
+            nearest: whether to replace a value that a knob cannot have by the closest value that it can have.
         """
         if set(self.knobs) != set(knobs):
             return None
@@ -131,8 +141,9 @@ class Task(abc.ABC):
                 return point
 
     def neighbour(self, point: int) -> int:
-        """Return a valid point that differs in at least one knob, drawn by numpy's global generator; the same point if
-        none is found.
+        """Return a random valid point near `point`: knobs are redrawn one after the other until the result is valid.
+
+        The knobs are drawn by numpy's global generator. If no valid point is found, `point` is returned.
         """
         before = self._places(point)
         if self.size == 1:

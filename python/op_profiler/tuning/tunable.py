@@ -27,5 +27,5 @@ class Tunable:
 
     @property
     def specs(self) -> tuple[TaskSpec, ...]:
-        """Return all tasks that compute the anchor."""
+        """All tasks that compute the anchor: `tasks` and `default`, without duplicates."""
         return tuple(dict.fromkeys((*self.tasks, *([self.default] if self.default is not None else []))))

@@ -28,7 +28,7 @@ _SAVED_BY_INT8 = 0.75
 
 
 def advice_for(evidence: Evidence, losses: Sequence[Loss], model: ModelRequest) -> Advice | None:
-    """Return the advice against the first loss; None if there is none."""
+    """Return the advice against the first loss of an operator; None if the operator has no losses."""
     if not losses:
         return None
     first = losses[0]
@@ -52,7 +52,7 @@ def advice_for(evidence: Evidence, losses: Sequence[Loss], model: ModelRequest) 
 
 
 def _tune(evidence: Evidence, model: ModelRequest) -> Advice:
-    """Advise to use a known schedule, which the next build does, or to search for one."""
+    """Return the advice to search for a schedule, with the gain of the best known or of the predicted schedule."""
     hot, others = evidence.us("hot"), evidence.others
     command = tune_command(model, evidence.threads)
     room = max(evidence.us("model") - evidence.bound_us, 0.0)
@@ -71,8 +71,8 @@ def _tune(evidence: Evidence, model: ModelRequest) -> Advice:
 
 
 def _threads(evidence: Evidence, model: ModelRequest, loss: Loss) -> Advice:
-    """Advise the thread count that was fastest in this run; if the current one is, advise to run other operators side
-    by side."""
+    """Return the advice to use the thread count that was fastest in this run; if that is the current thread count, the
+    advice to run other operators at the same time."""
     counts = sorted(n for state, n in evidence.samples if state == "model")
     best = min(counts, key=lambda n: evidence.us("model", n))
     command = f"op-profiler corun {_name(model)} --policy threads"
@@ -108,7 +108,8 @@ def _without_it(evidence: Evidence, loss: Loss) -> Advice:
 
 
 def _without_calls(evidence: Evidence, loss: Loss) -> Advice:
-    """Advise to compute the same value with operations that LLVM can vectorize, if there are any."""
+    """Return the advice to compute the same value with operations that LLVM can vectorize, if there are any; otherwise,
+    to compute it for fewer values."""
     exponents = [exponent_of(edge) for edge in evidence.operator.structure.split(";")]
     written = [_POWERS[one] for one in exponents if one in _POWERS]
     if "mod" in evidence.operator.op_names:
@@ -122,7 +123,7 @@ def _without_calls(evidence: Evidence, loss: Loss) -> Advice:
 
 
 def explain_command(model: ModelRequest) -> str:
-    """Return the command that explains a model, without its thread counts."""
+    """Return the command that explains a model, without the option ``--threads``."""
     return f"op-profiler explain {_name(model)}{_sizes(model)}"
 
 

@@ -35,11 +35,12 @@ class ProcessorLimits:
     """Peaks and cache sizes of a processor.
 
     Attributes:
-        flops_per_us: by thread count.
-        bytes_per_us: by level and thread count; levels that were not probed are missing.
+        flops_per_us: peak of arithmetic, by thread count.
+        bytes_per_us: peak bandwidth of caches and ``memory``, by level and thread count; levels that were not probed
+            are missing.
         cache_bytes: size of one core's caches, by level, as the system reports it.
         lanes: number of 32-bit values in a vector.
-        peak_flops_per_cycle: peak of one core, by the same model as `Cycles`.
+        peak_flops_per_cycle: peak of one core, computed by the same model of the processor as `Cycles`.
     """
 
     flops_per_us: Mapping[int, float]
@@ -54,8 +55,9 @@ class Cycles:
     """Cycles of one iteration of the hottest loop.
 
     Attributes:
-        now, without_spills: as compiled, and with enough registers.
-        modelled: True: by llvm-mca; False: by counting instructions.
+        now: cycles of the loop as compiled.
+        without_spills: cycles with enough registers.
+        modelled: True: computed by llvm-mca; False: estimated from the number of instructions.
     """
 
     now: float
@@ -69,9 +71,9 @@ class OtherTimes:
     count; None where unknown.
 
     Attributes:
-        best_us: with the best schedule that was measured on this machine.
-        best_from: source of that time.
-        vendor: in the vendor's kernel, with its interval.
+        best_us: time with the best searched schedule that was measured on machines of this hardware model.
+        best_from: template of that schedule; empty without a time.
+        vendor: time of the vendor's kernel, with its interval.
         vendor_is_disturbed: whether the vendor's kernel was measured, but only in disturbed rounds.
         searchable: whether a template of this project computes the anchor.
         tuned: predicted result of a search; None if there is no prediction.
@@ -92,12 +94,16 @@ class Evidence:
     """Times, machine code and limits of one operator of a model.
 
     Attributes:
+        operator: the operator.
         calls: number of calls in the model.
         threads: thread count at which the operator is explained.
         samples: by cache state and thread count, microseconds per call, one per round (mean over the calls).
-        code, cycles: None if the kernel's machine code was not found.
+        limits: peaks and cache sizes of the processor.
+        code, cycles: machine code of the kernel, and cycles of its hottest loop; None if the code was not found.
         parallel_loop: number of iterations of its parallel loop; None if unknown.
-        in_chain: whether every other operator waits for this one or precedes it; False also if that is unknown.
+        others: times of its anchor under other schedules.
+        in_chain: whether every other call of the model waits for this operator's calls or precedes them; False also if
+            that is unknown.
     """
 
     operator: Operator
@@ -135,7 +141,7 @@ class Evidence:
 
     @property
     def ideal_us(self) -> float:
-        """Time of its arithmetic at the peak of one thread, in microseconds."""
+        """Time of the operator's arithmetic at the peak of one thread, in microseconds."""
         return self.operator.flops / self.limits.flops_per_us[1]
 
     @property
@@ -154,8 +160,8 @@ class Evidence:
 
     @property
     def bound_us(self) -> float:
-        """The longer of two times: its arithmetic at the peak, and moving its tensors once from their level, in
-        microseconds."""
+        """The longer of two times in microseconds: the operator's arithmetic at the peak of all threads, and moving its
+        tensors once from `level`."""
         return max(self.ideal_us / self.threads, self.traffic_us(self.threads))
 
     @property
@@ -174,8 +180,8 @@ class Evidence:
         return self.operator.bytes_written / sum(loop.stores) if loop.stores else 0.0
 
     def cycles_us(self, cycles: float) -> float:
-        """Return the microseconds that this many cycles per iteration take on one thread, at the clock of the probed
-        peak."""
+        """Return the microseconds of all iterations of the hottest loop on one thread, if an iteration takes `cycles`,
+        at the clock of the probed peak."""
         return self.iterations * cycles * self.limits.peak_flops_per_cycle / self.limits.flops_per_us[1]
 
     @property
@@ -203,8 +209,10 @@ class Evidence:
 
 
 def quiet_us(samples: np.ndarray) -> np.ndarray:
-    """Return the 10 % quantile of rounds along the last axis. Background load comes and goes, and delays several
-    threads more often than one; the quiet rounds of all variants are comparable.
+    """Return the 10 % quantile of the times of rounds, which are along the last axis.
+
+    Background load comes and goes, and delays several threads more often than one; quiet rounds are therefore
+    comparable between thread counts and cache states.
     """
     return np.asarray(np.quantile(samples, _QUIET, axis=-1))
 
@@ -215,7 +223,7 @@ def counted_cycles(body: tuple[str, ...]) -> float:
 
 
 def at_least_zero(interval: Interval, less: float = 0.0) -> Interval:
-    """Subtract `less` from each of the three values, and replace negative ones by 0.0."""
+    """Subtract `less` from each of the three values, and replace negative results by 0.0."""
     middle, low, high = (max(us - less, 0.0) for us in interval)
     return middle, low, high
 

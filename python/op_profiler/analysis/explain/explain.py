@@ -37,8 +37,10 @@ Announce = Callable[[str], None]
 
 
 def explain(request: ExplainRequest, announce: Announce) -> ModelExplanation:
-    """Build a model or read an earlier build; measure it, read its machine code, explain its operators, and store the
-    result.
+    """Return the explanation of a model's heavy operators.
+
+    The model is built, or an earlier build is read; it is measured, its machine code is read, and the explanation is
+    stored in the dataset of the request, if there is one.
 
     Raises:
         OpProfilerError: the model or the machine cannot be used.
@@ -68,7 +70,15 @@ def explain_built(
     known: KnownSchedules,
     announce: Announce,
 ) -> ModelExplanation:
-    """Explain a model that was built for the graph executor.
+    """Return the explanation of a model that was built for the graph executor.
+
+    Args:
+        built: the model.
+        machine: machine that measures it.
+        inputs: input arrays by name.
+        request: which operators are explained, and at which thread count.
+        known: times of other schedules.
+        announce: called with a text before each step that takes long.
 
     Raises:
         UsageError: the model does not contain the requested operator.
@@ -192,8 +202,9 @@ def in_chain(inputs: Sequence[Sequence[int]], numbers: Sequence[int]) -> bool:
 def _limits_of(
     device: Device, attained: Mapping[int, float], lanes: int, peak_flops_per_cycle: float
 ) -> ProcessorLimits:
-    """Return the peaks of the processor's probe, interpolated linearly between thread counts, or higher rates of
-    operators.
+    """Return the limits of the processor: the measured peaks, interpolated linearly between thread counts.
+
+    The peak of arithmetic is replaced by the rate of an operator if that is higher.
 
     Args:
         attained: highest FLOPs per microsecond of an operator, by thread count.

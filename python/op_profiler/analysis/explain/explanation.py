@@ -1,4 +1,4 @@
-"""The results of an explanation, as plain values for JSON and pages."""
+"""The results of an explanation, as structures of plain values that are stored as JSON and shown on pages."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _VAGUE = 10.0
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
-    """What to try.
+    """What to try against the largest loss of an operator.
 
     Attributes:
         action: name of the action, such as ``tuning``; empty in advice that an older version stored.
         command: shell command; empty if no command of this tool helps.
         text: effect of the command, or what to change if there is no command.
         gain_us: predicted saving in microseconds per call; None if unknown.
-        gain_low_us, gain_high_us: interval of the saving.
+        gain_low_us, gain_high_us: interval of the saving in microseconds per call; None if unknown.
     """
 
     action: str = ""
@@ -52,11 +52,12 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
     """Time that an operator loses for one reason.
 
     Losses of one operator overlap: a better schedule also vectorizes. Time that one loss contains is not counted again
-    in a later one, so the sum of the losses is at most the time that can be removed.
+    in a later loss, so the sum of the losses is at most the time that can be removed.
 
     Attributes:
-        lost_us: microseconds per call.
-        low_us, high_us: 95 % interval if the loss is measured; otherwise the range of the estimate.
+        cause: the reason.
+        lost_us: lost time, microseconds per call.
+        low_us, high_us: 95 % interval of `lost_us` if the loss is measured; otherwise the range of the estimate.
         basis: ``measured`` in this run, ``computed`` from machine code and peaks, ``predicted`` from other operators.
         because: the evidence, as text.
     """
@@ -78,7 +79,7 @@ class LoopCode(msgspec.Struct, frozen=True, kw_only=True):
     """The hottest loop of a kernel.
 
     Attributes:
-        depth: number of nested loops including this one; 0: the kernel has no loop.
+        depth: number of nested loops, including the hottest loop; 0: the kernel has no loop.
         instructions: number of instructions of its body.
         vector_share: share of its arithmetic instructions (of its stores if it computes nothing) that use vectors.
         fma_share: share of its arithmetic instructions that multiply and add.
@@ -112,18 +113,20 @@ class OperatorExplanation(msgspec.Struct, frozen=True, kw_only=True):
         calls: number of calls in the model.
         time_us: time in the model.
         model_share: share of the whole model's time, over all calls.
-        hot_us, cold_us: with its tensors in the caches, and flushed from them.
+        hot_us: time with its tensors in the caches.
+        cold_us: time with its tensors flushed from the caches; None if it was not measured.
         one_thread_us: time in the model with one thread.
-        compute_share: share of the compute peak that it reaches.
+        compute_share: share of the compute peak that it reaches; None for operators without FLOPs.
         traffic_shares: by cache level and ``memory``: share of the peak bandwidth that the bytes of its tensors reach.
-            Above 1: a nearer cache kept some of them.
+            Above 1: a nearer cache kept some of the tensors.
+        code: its hottest loop; None if the machine code was not found.
         losses: the largest first; losses whose interval spans more than a factor of ten come last.
-        sureness: share of draws from the losses' intervals in which the first is the largest.
+        sureness: share of draws from the losses' intervals in which the first loss is the largest; None without losses.
         unexplained_us: part of `time_us` that neither work nor losses explain.
         foreign_load: whether there was background load; None if that is unknown.
         source_lines: lines of the user's torch code that make its calls, such as ``net.py:12``.
-        advice: against the first loss; None if that is too small to act on.
-        sentence: summary of its time and of the reason.
+        advice: advice against the first loss; None if this loss is too small to act on.
+        sentence: summary of its time and of the first loss.
     """
 
     key: str
@@ -155,7 +158,7 @@ class ModelAdvice(msgspec.Struct, frozen=True, kw_only=True):
     """What to try for several operators at once.
 
     Attributes:
-        action, command, text: as in `Advice`; the text only if it is the same for all operators.
+        action, command, text: as in `Advice`; the text is empty if it differs between the operators.
         operators: workload keys of the operators, the largest gain first.
         gain_us, gain_low_us, gain_high_us: predicted saving in microseconds of one run of the model; None if unknown.
     """
@@ -173,10 +176,12 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     """The whole model in one of this project's builds or in another runtime, measured alternately.
 
     Attributes:
-        name: ``default`` or ``tuned`` for this project's builds, or the runtime; `version`: of its package or compiler.
+        name: one of this project's builds (`op_profiler.comparison.peers.result.OURS`), or the name of the runtime.
+        version: version of the runtime's package; for this project's builds, name of the compiler.
         median_us: time of a run; None if it was not measured, for the reason `problem`.
-        ratio: time of the default build divided by this one's, with its 95 % interval; above 1, this one is faster.
-        agree: whether its outputs agree with those of the default build; None for that build.
+        ratio: time of the default build divided by the time of this baseline; above 1, this baseline is faster.
+        ratio_low, ratio_high: 95 % interval of the ratio.
+        agree: whether its outputs agree with those of the default build; None for the default build.
     """
 
     name: str
@@ -190,15 +195,18 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelExplanation(msgspec.Struct, frozen=True, kw_only=True):
-    """The operators of a model that take most of its time.
+    """Explanation of a model: of the operators that take most of its time.
 
     Attributes:
         model: name of the model.
-        whole_model_us: time of one run, at `threads`.
+        threads: thread count at which the operators are explained.
+        whole_model_us: time of one run of the model at `threads`, microseconds.
         verdict: predicted saving of the advice, as a sentence.
-        advice: advice by command, the largest gain first.
+        advice: advice grouped by action and command, the largest gain first.
+        operators: explanations of the operators, the largest share of the model's time first.
         notes: notes for the user, for example on background load or missing data.
-        baselines: this project's builds first, with the same threads; empty if none were requested.
+        baselines: times of the whole model, this project's builds first, at the same thread count; empty if no runtimes
+            were requested.
         model_keys: keys of the runs in the dataset with which the explanation is stored.
     """
 

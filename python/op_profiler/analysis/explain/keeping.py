@@ -21,11 +21,14 @@ if TYPE_CHECKING:
 
 
 def keep(db: str, build: BuildRequest, content: str, machine: str, found: ModelExplanation) -> ModelExplanation:
-    """Store an explanation with every run of the same build.
+    """Store an explanation with every run of the same build in a dataset.
 
     Args:
+        db: SQLAlchemy URL of the dataset.
+        build: request of the explained build.
         content: content of the model (`ImportedModel.content`).
-        machine: `Device.identity` of the machine on which it was measured.
+        machine: `Device.identity` of the machine on which the model was measured.
+        found: the explanation.
 
     Returns:
         The explanation with the keys of these runs, or with a note that gives the reason why it is not stored.

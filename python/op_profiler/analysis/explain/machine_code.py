@@ -34,8 +34,8 @@ class MachineLoop:
     """One innermost loop, or a kernel's body if it has no loop.
 
     Attributes:
-        body: its instructions, AT&T syntax.
-        depth: number of nested loops including this one; 0 for a body.
+        body: instructions of the loop, AT&T syntax.
+        depth: number of nested loops, including this loop; 0 for the body of a kernel without loops.
     """
 
     body: tuple[str, ...]
@@ -43,8 +43,8 @@ class MachineLoop:
 
     @property
     def arithmetic(self) -> list[tuple[int, int]]:
-        """Number of elements and operations per element of every instruction on floating-point values (or integer
-        products)."""
+        """For each arithmetic instruction (floating-point, or a product of integers), its number of elements and of
+        operations per element."""
         found = []
         for line in self.body:
             match = _ARITHMETIC.match(line)
@@ -86,17 +86,17 @@ class MachineLoop:
 
     @property
     def spills(self) -> int:
-        """Instructions that read from the stack or write to it."""
+        """Number of instructions that read from the stack or write to it."""
         return sum(1 for line in self.body if _STACK.search(line))
 
     @property
     def calls(self) -> tuple[str, ...]:
-        """Functions that it calls."""
+        """Name of the called function of each call in the loop."""
         return tuple(line.split()[-1].lstrip("*").split("@")[0] for line in self.body if line.startswith("call"))
 
     @property
     def far_steps(self) -> tuple[int, ...]:
-        """Distances in bytes between accesses of successive iterations, if most of the bytes in between are skipped."""
+        """Distances in bytes between accesses of successive iterations that skip most of the bytes in between."""
         increments = self._increments()
         at: dict[tuple[str, str, int], set[int]] = {}
         for line in self.body:
@@ -116,7 +116,7 @@ class MachineLoop:
         return tuple(sorted(found))
 
     def _increments(self) -> dict[str, int]:
-        """Return the constant by which an iteration increases each register."""
+        """Return the constant by which an iteration increases each register; unchanged registers are missing."""
         found: dict[str, int] = {}
         for line in self.body:
             step, address = _STEP.match(line), _ADDRESS.match(line)
@@ -149,7 +149,7 @@ class KernelCode:
 
     Attributes:
         loops: innermost loops, the deepest first; only the body if there are none.
-        parallel: whether it hands parts of its work to the thread pool.
+        parallel: whether the kernel hands parts of its work to the thread pool.
     """
 
     loops: tuple[MachineLoop, ...]
@@ -157,8 +157,10 @@ class KernelCode:
 
     @property
     def hottest(self) -> MachineLoop:
-        """Among the deepest loops that compute, the one with most work per iteration; otherwise the deepest that
-        stores."""
+        """The deepest loop with arithmetic; of several such loops, the one with most FLOPs per iteration.
+
+        If no loop has arithmetic, the deepest loop, of several the one that stores most bytes.
+        """
         computing = [loop for loop in self.loops if loop.flops]
         return max(computing or self.loops, key=lambda loop: (loop.depth, loop.flops, sum(loop.stores)))
 
@@ -223,7 +225,7 @@ def _functions(assembly: str) -> dict[str, list[str]]:
 
 
 def _reached(name: str, functions: dict[str, list[str]]) -> Iterator[str]:
-    """Return a function and the parts of its parallel loops that it hands to the thread pool."""
+    """Yield the name of a function, then the names of the functions that it hands to the thread pool."""
     yield name
     lambdas = dict.fromkeys(found for line in functions[name] for found in _LAMBDA.findall(line))
     for found in lambdas:

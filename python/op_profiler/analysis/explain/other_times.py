@@ -32,12 +32,12 @@ _COLUMNS = (
 
 @dataclasses.dataclass
 class Best:
-    """The shortest times of an anchor on machines of one hardware model, in microseconds; None if there is none.
+    """The shortest times of an anchor on machines of one hardware model, in microseconds.
 
     Attributes:
-        searched_us: time of the best searched schedule.
+        searched_us: time of the best searched schedule; None if no time is known.
         template: template of that schedule.
-        vendor: time of the vendor's kernels, with its interval.
+        vendor: shortest time of the vendor's kernels, with its interval; None if no time is known.
         vendor_is_disturbed: whether a time of the vendor's kernels was disturbed.
     """
 
@@ -47,8 +47,8 @@ class Best:
     vendor_is_disturbed: bool = False
 
     def note(self, row: Mapping[str, Any]) -> None:
-        """Keep the time of a row if it is the shortest so far; a disturbed time is ignored, but sets
-        `vendor_is_disturbed` if it is a vendor's."""
+        """Store the time of a row if it is the shortest so far; ignore a disturbed time, but set `vendor_is_disturbed`
+        if it is the time of a vendor's kernel."""
         us = float(row["median_us"])
         low, high = (us if row[end] is None else float(row[end]) for end in ("ci_low_us", "ci_high_us"))
         if row["foreign_load"] or row["disturbed_by"] or high - low > _WIDEST * us:
@@ -66,7 +66,7 @@ class KnownSchedules:
     Attributes:
         best: shortest times with hot caches at the requested thread count, by the host's fingerprint and the workload
             key of the anchor.
-        gain: predicts the gain of a search; None if too few searches are known.
+        gain: predictor of the time after a search; None if too few searches are known.
     """
 
     best: Mapping[tuple[str, str], Best]
@@ -74,8 +74,14 @@ class KnownSchedules:
 
     @classmethod
     def read(cls, db: str | None, *, shipped: bool, threads: int) -> KnownSchedules:
-        """Read trials, their winners and vendor times from a dataset and from the included trials; only the best are
-        kept in memory.
+        """Read trials, tuned schedules and times of vendors' kernels from a dataset and from the included trials.
+
+        Only the shortest times are kept in memory.
+
+        Args:
+            db: SQLAlchemy URL of the dataset; None: no dataset.
+            shipped: whether to read the included trials.
+            threads: requested thread count.
 
         Raises:
             DatasetError: the dataset cannot be opened.
@@ -93,9 +99,10 @@ class KnownSchedules:
         return cls(best, gain)
 
     def of(self, occurrence: Occurrence, host_fingerprint: str, hot_us: float, peak_flops_per_us: float) -> OtherTimes:
-        """Return the other times of an operator's anchor; all None for an anchor that no template computes.
+        """Return the times of an operator's anchor under other schedules; no times for an op that is not heavy.
 
         Args:
+            occurrence: the operator in its model.
             host_fingerprint: fingerprint of the machine.
             hot_us: time of the operator with hot caches.
             peak_flops_per_us: peak of the processor, at the requested thread count.

@@ -31,9 +31,9 @@ class ReadCode:
     """Machine code of a model's kernels, with cycles.
 
     Attributes:
-        kernels: by the label of their function; kernels that were not found are missing.
-        cycles: cycles of the hottest loop of each kernel.
-        peak_flops_per_cycle: peak of independent multiply-adds, by the same model.
+        kernels: code of each kernel by the label of its function; kernels that were not found are missing.
+        cycles: cycles of the hottest loop of each kernel, by label.
+        peak_flops_per_cycle: peak of independent multiply-adds, computed in the same way as `cycles`.
         note: reason why llvm-mca did not compute the cycles; empty if it did.
     """
 
@@ -44,9 +44,10 @@ class ReadCode:
 
 
 def read_code(compiled: CompiledModel, labels: Iterable[str], cpu: str, lanes: int) -> ReadCode:
-    """Read the kernels of these labels.
+    """Return the machine code of a model's kernels, with the cycles of their hottest loops.
 
     Args:
+        labels: labels of the kernels' functions.
         cpu: LLVM's name of the processor.
         lanes: number of 32-bit values in a vector.
     """
@@ -78,7 +79,7 @@ def _plain(label: str) -> str:
 
 
 def find_mca() -> Path | None:
-    """Return the path of llvm-mca: in the installed LLVM tools, otherwise on the path; None if there is none."""
+    """Return the path of llvm-mca: in the installed LLVM tools, otherwise on the search path; None if it is missing."""
     package = importlib.util.find_spec("llvm")
     for folder in (package.submodule_search_locations or ()) if package is not None else ():
         if (program := Path(folder) / "bin" / "llvm-mca").is_file():
@@ -125,6 +126,9 @@ def _run(program: Path, bodies: Mapping[str, Sequence[str]], cpu: str) -> dict[s
 
 
 def peak_body(lanes: int, multiply_adds: int = 12) -> tuple[str, ...]:
-    """Return independent multiply-adds in registers at the full vector width, the peak that a loop is compared with."""
+    """Return the body of a loop of independent multiply-adds in registers of full width, AT&T syntax.
+
+    Its rate is the peak that other loops are compared with.
+    """
     width = {4: "x", 8: "y"}.get(lanes, "z")
     return tuple(f"vfmadd231ps %{width}mm13, %{width}mm14, %{width}mm{number}" for number in range(multiply_adds))

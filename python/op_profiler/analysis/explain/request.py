@@ -20,8 +20,8 @@ class ExplainRequest:
 
     Attributes:
         build: model and schedules; operators are explained at the largest of its thread counts.
-        operator: workload key of the only operator to explain.
-        db: dataset; None for no dataset.
+        operator: workload key of the only operator to explain; None: the operators that take most of the time.
+        db: SQLAlchemy URL of the dataset; None: no dataset is read or written.
     """
 
     build: BuildRequest
@@ -74,7 +74,7 @@ class ExplainRequest:
         """Return the request for a model by its name, or for the operator with a key of 16 hex digits in the dataset.
 
         Raises:
-            UsageError: no model in the dataset calls the operator, or none that can be explained.
+            UsageError: no model in the dataset calls the operator, or the model that calls it cannot be explained.
             OpProfilerError: there is no such model, or no such dataset.
         """
         db, operator = dataset_or_default(self.db), subject if re.fullmatch(r"[0-9a-f]{16}", subject) else None

@@ -8,7 +8,7 @@ from op_profiler.analysis.explain.explanation import Advice, ModelAdvice, Operat
 
 
 def advice_by_command(operators: Sequence[OperatorExplanation]) -> list[ModelAdvice]:
-    """Return the advice sorted by gain, largest first; advice without a detectable gain is last."""
+    """Return the advice of operators, grouped by action and command; the largest gain first, unknown gains last."""
     groups: dict[tuple[str, str], list[tuple[OperatorExplanation, Advice]]] = {}
     for one in operators:
         if one.advice is not None:

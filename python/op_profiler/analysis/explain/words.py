@@ -1,4 +1,4 @@
-"""Turns evidence into an explanation: the largest loss, how certain it is, and the sentence about it."""
+"""`explained`: the explanation of an operator from its evidence: losses, certainty of the largest loss, and advice."""
 
 from __future__ import annotations
 
@@ -36,7 +36,12 @@ _CAUSE_TEXTS = {
 
 
 def explained(evidence: Evidence, whole_model_us: float, model: ModelRequest) -> OperatorExplanation:
-    """Return the explanation of an operator from its evidence."""
+    """Return the explanation of an operator from its evidence.
+
+    Args:
+        whole_model_us: time of one run of the model, microseconds.
+        model: the model, for the commands of the advice.
+    """
     operator, n = evidence.operator, evidence.threads
     losses = losses_of(evidence)
     sureness = sureness_of(losses)
@@ -71,7 +76,8 @@ def explained(evidence: Evidence, whole_model_us: float, model: ModelRequest) ->
 
 
 def sureness_of(losses: Sequence[Loss]) -> float | None:
-    """Return the share of draws from the losses' intervals in which the first is the largest; None without losses."""
+    """Return the share of random draws from the losses' intervals in which the first loss is the largest; None without
+    losses."""
     if not losses:
         return None
     middle = np.array([loss.lost_us for loss in losses])
@@ -98,7 +104,7 @@ def _code(evidence: Evidence) -> LoopCode | None:
 
 
 def _unexplained(evidence: Evidence, losses: Sequence[Loss]) -> float:
-    """Return the time that neither the work at the peaks nor the losses explain."""
+    """Return the microseconds per call that neither the work at the peaks nor the losses explain."""
     if any(loss.cause in ("layout", "fusion") for loss in losses):
         return 0.0
     named = sum(loss.lost_us for loss in losses if loss.cause not in _NOT_OVERLAPPING)

@@ -1,4 +1,4 @@
-"""Runtimes of other projects that a model is compared with, one file for each runtime. Each runs in a separate
+"""Runtimes of other projects that a model is compared with: one file for each runtime, which runs in a separate
 process."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Advice for layers that take longer here than in another runtime."""
+"""Advice for layers that take longer in this project's build than in another runtime."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def with_advice(
     build: BuildRequest,
     announce: Callable[[str], None],
 ) -> tuple[PeerLayer, ...]:
-    """Return the layers that lose most, with the advice of `explain` for their operators, or with a command to run.
+    """Return all layers; those that lose most get the advice of `explain` for their operators, or a command to run.
 
     Args:
-        layers: those that lose most first.
-        built: the build that they belong to.
+        layers: layers, those with the largest loss first; at most the first `_MOST` get advice.
+        built: the build that the layers belong to.
     """
     request = ExplainRequest(build=build, top=3 * _MOST)
     known = KnownSchedules.read(None, shipped=True, threads=max(build.threads))

@@ -1,4 +1,4 @@
-"""`explain`, with the whole model in other runtimes next to this project's build."""
+"""`explain_against`: an explanation with the time of the whole model in other runtimes."""
 
 from __future__ import annotations
 

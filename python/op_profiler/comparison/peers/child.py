@@ -1,6 +1,7 @@
-"""A runtime in a separate process, which runs only when it is its turn and is suspended otherwise.
+"""A runtime in a separate process, which runs only while it is measured and is suspended otherwise.
 
-The process is suspended because the threads of a runtime keep polling for work after a run, which would disturb others.
+The process is suspended because the threads of a runtime keep polling for work after a run, which would disturb the
+measurements of other runtimes.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ _LEAST_RUNS = 3
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PeerTask:
-    """The task of a process.
+    """The model that a process runs, and the runtime that it uses.
 
     Attributes:
         peer: name of the runtime.
-        file: the model.
+        file: file with the model, in a format that the runtime reads.
         inputs: file with the input arrays, by position.
         outputs: file to which the process writes its outputs.
         folder: folder for files of the runtime.
@@ -64,7 +65,7 @@ class PeerProfile:
 
     Attributes:
         nodes: name and microseconds of each node of a run.
-        distortion: time of a run with the profiler divided by the time without, both measured alternately.
+        distortion: time of a run with the profiler divided by the time of a run without, both measured alternately.
     """
 
     nodes: tuple[tuple[str, float], ...]
@@ -80,9 +81,9 @@ class RunningPeer:
 
     Attributes:
         version: version of the runtime's package.
-        threads: thread count that it reports.
-        busy_threads: number of threads that worked.
-        profile: None if the runtime has no profiler.
+        threads: thread count that the runtime reports.
+        busy_threads: number of threads that worked while the model ran.
+        profile: times by the runtime's profiler; None if it has no profiler.
     """
 
     version: str
@@ -131,7 +132,11 @@ class RunningPeer:
         return float(self._next()["us"])
 
     def _next(self) -> dict[str, Any]:
-        """Return the next event, once the process is suspended again."""
+        """Return the next event of the process, after the process is suspended again.
+
+        Raises:
+            PeerFailure: the process reported an error, or ended.
+        """
         event = next(self._events, None)
         if event is None or "error" in event:
             code = self._child.process.wait()
@@ -144,7 +149,7 @@ def timed_runs(run: Callable[[], float]) -> float:
     """Return the median time of a run in microseconds, after some warm-up runs.
 
     Args:
-        run: runs once and returns the microseconds that it took.
+        run: runs the model once and returns the microseconds that the run took.
     """
     started = time.perf_counter()
     us = run()

@@ -1,5 +1,7 @@
-"""Writes a model in file formats that runtimes read, in a separate process: exporters may fail in any way, and torch's
-threads and its copy of the weights must not exist when the measurement begins.
+"""Writes a model in file formats that other runtimes read.
+
+This is done in a separate process: exporters may fail in any way, and torch's threads and its copy of the weights must
+not exist when the measurement begins.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ _GIVEN = "given.npz"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FormsTask:
-    """The formats to write, and the folder."""
+    """A model, the formats to write it in, and the folder for the files."""
 
     build: BuildRequest
     forms: tuple[Form, ...]
@@ -37,8 +39,8 @@ class Forms:
     """The written files of a model.
 
     Attributes:
-        files: file of each format.
-        problems: reason why a format has no file.
+        files: written file of each format.
+        problems: for each format without a file, the reason.
     """
 
     files: Mapping[Form, Path]

@@ -1,4 +1,4 @@
-"""Assigns times of a runtime's nodes to the layers of this project's build."""
+"""Assigns the times of the nodes of another runtime to the layers of this project's build."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class OurLayers:
     """Kernels of this project's build, by the layer of their anchor.
 
     Attributes:
-        times_us: time of each layer, in the order of execution.
+        times_us: time of each layer in microseconds, in the order of execution.
         operators: workload keys of the kernels of each layer.
         members: for each layer of the model, the layer to which its time is assigned; a kernel may compute several
             layers.
@@ -27,8 +27,12 @@ class OurLayers:
 
     @classmethod
     def of(cls, kernels: Iterable[tuple[tuple[str, ...], str, float]]) -> OurLayers:
-        """Return the layers of kernels, given the layers (that of the anchor first), operator key and microseconds of
-        each."""
+        """Return the times and members of layers.
+
+        Args:
+            kernels: of each kernel, its layers (that of the anchor first), the workload key of its operator, and its
+                microseconds.
+        """
         times: dict[str, float] = {}
         operators: dict[str, tuple[str, ...]] = {}
         members: dict[str, str] = {}
@@ -42,10 +46,10 @@ class OurLayers:
         return cls(times, operators, members)
 
     def layer_of(self, node: str) -> str | None:
-        """Return the layer to which the time of a runtime's node is assigned; None if there is none.
+        """Return the layer to which the time of another runtime's node is assigned; None if no layer matches.
 
         Args:
-            node: its name, which may be a path of scopes, such as ``/features/features.0/Conv``.
+            node: name of the node, which may be a path of scopes, such as ``/features/features.0/Conv``.
         """
         if node in self.members:
             return self.members[node]
@@ -58,8 +62,11 @@ class OurLayers:
 
 
 def module_of(node: str) -> str:
-    """Return the module in a name that ends with an operator: ``features.3.squeeze`` for
-    ``/features/features.3/squeeze/Conv``. The name of a module in a sequence begins with the name of the sequence.
+    """Return the path of the module in the name of a node: ``features.3.squeeze`` for
+    ``/features/features.3/squeeze/Conv``.
+
+    A scope whose name begins with the name of the scope before it, such as ``features.3`` after ``features``, extends
+    it.
     """
     parts = re.sub(r"^[^/]*(?=/)", "", node).split("/")[1:-1]
     path, before = "", ""
@@ -71,7 +78,14 @@ def module_of(node: str) -> str:
 
 
 def by_layer(ours: OurLayers, nodes: Sequence[tuple[str, float]], whole_us: float) -> tuple[dict[str, float], float]:
-    """Return the microseconds of a runtime by layer, and of nodes without a layer; together they are `whole_us`."""
+    """Return the microseconds of another runtime by layer, and those of its nodes without a layer.
+
+    The times of the nodes are scaled so that both parts together are `whole_us`.
+
+    Args:
+        nodes: name and microseconds of each node, by the runtime's profiler.
+        whole_us: time of the model without the profiler, microseconds.
+    """
     total = sum(us for _, us in nodes) or 1.0
     found, elsewhere = dict.fromkeys(ours.times_us, 0.0), 0.0
     for name, us in nodes:
@@ -84,10 +98,11 @@ def by_layer(ours: OurLayers, nodes: Sequence[tuple[str, float]], whole_us: floa
 
 
 def layer_times(ours: OurLayers, peers: Mapping[str, Mapping[str, float]], best: str) -> tuple[PeerLayer, ...]:
-    """Return the times of layers in all runtimes, those that lose most first.
+    """Return the times of layers in all runtimes; layers whose loss against the runtime `best` is largest come first.
 
     Args:
-        peers: result of `by_layer` for each runtime.
+        ours: layers of this project's build.
+        peers: microseconds by layer (`by_layer`), by the name of the runtime.
         best: name of the runtime that losses are relative to.
     """
     rows = [

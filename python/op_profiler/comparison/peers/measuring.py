@@ -40,7 +40,11 @@ Announce = Callable[[str], None]
 
 @dataclasses.dataclass(frozen=True)
 class OurBuild:
-    """A loaded build of this project."""
+    """A build of the model by this project, loaded into this process.
+
+    Attributes:
+        name: one of `OURS`.
+    """
 
     name: str
     built: BuiltModel
@@ -56,8 +60,8 @@ class OurBuild:
         return timed_runs(run)
 
     def layers(self) -> OurLayers:
-        """Return the kernels by layer, timed inside the model at the current thread count; their sum is the time of the
-        model."""
+        """Return the kernels by layer, timed inside the model at the current thread count; their times sum up to
+        approximately the time of the model."""
         loaded, compiled = self.loaded, self.built.compiled
         loaded.run_model()
         rows = [loaded.walk("model", [True] * len(loaded.labels)) for _ in range(_WALKS)]
@@ -71,7 +75,8 @@ def compare_with_peers(request: PeersRequest, announce: Announce, *, advise: boo
     """Build the model, measure it alternately with every runtime, and compare outputs and layers.
 
     Args:
-        announce: called before each step that takes long.
+        request: the model and the runtimes.
+        announce: called with a text before each step that takes long.
         advise: whether to explain the operators of the layers that lose most, which takes as long as `op-profiler
             explain`.
 
@@ -180,10 +185,10 @@ def _at_threads(
 
 @contextlib.contextmanager
 def _started(name: str, forms: Forms, folder: Path, cores: Sequence[int]) -> Iterator[RunningPeer]:
-    """Return a runtime that has loaded the model, bound to cores.
+    """Yield a runtime that has loaded the model and is bound to `cores`.
 
     Raises:
-        PeerFailure: it cannot load the model, or uses another number of threads than requested.
+        PeerFailure: the runtime cannot load the model, or uses another number of threads than it has cores.
     """
     peer = PEERS.get(name)
     form = next((form for form in peer.forms if form in forms.files), None)
@@ -218,10 +223,12 @@ def _in_turns(
 ) -> tuple[dict[str, np.ndarray], bool]:
     """Return the times of every side in microseconds, shape (rounds,), and whether there was background load.
 
-    Rounds with background load count only if there are too few others.
+    Rounds with background load are used only if there are too few rounds without.
 
     Args:
-        failures: filled with the sides that fail.
+        sides: by name, functions that measure a build or a runtime once and return microseconds.
+        failures: reason of each failure, by the name of the side; failing sides are added.
+        seconds: time limit of the measurement.
         processes: process identifiers of the sides that run in a separate process.
     """
     names = [name for name in sides]
@@ -285,8 +292,9 @@ def _time(name: str, measured: Mapping[str, np.ndarray], *, version: str, thread
 
 
 def _compared(one: RuntimeTime, outputs: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> RuntimeTime:
-    """Return the result with the difference between its outputs and those of the default build. A runtime may omit
-    dimensions of size one.
+    """Return a result with the difference between its outputs and those of the default build filled in.
+
+    Shapes are not compared, only numbers of elements: a runtime may omit dimensions of size one.
     """
     if [array.size for array in outputs] != [array.size for array in expected]:
         return dataclasses.replace(one, difference=math.inf, agree=False)
@@ -298,8 +306,9 @@ def _compared(one: RuntimeTime, outputs: Sequence[np.ndarray], expected: Sequenc
 def _layers(
     ours: OurLayers, whole_us: float, profiles: Mapping[str, PeerProfile], medians: Mapping[str, float], best: str
 ) -> tuple[tuple[PeerLayer, ...], dict[str, float]]:
-    """Return the times of layers in all runtimes, and the time of each runtime without a layer; empty if no runtime has
-    times of layers.
+    """Return the times of layers in all runtimes, and by runtime the time of its nodes without a layer.
+
+    Both are empty if no runtime has times of layers.
     """
     if not best:
         return (), {}

@@ -1,4 +1,4 @@
-"""The runtime ncnn, with models that pnnx converts."""
+"""ncnn as a runtime that models are compared with; pnnx converts the models."""
 
 from __future__ import annotations
 

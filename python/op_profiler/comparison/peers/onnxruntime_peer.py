@@ -1,4 +1,4 @@
-"""The runtime ONNX Runtime, and its sessions."""
+"""ONNX Runtime as a runtime that models are compared with."""
 
 from __future__ import annotations
 
@@ -48,12 +48,15 @@ class _OnnxRuntimeSession(PeerSession):
 
 
 def _name_of(event: str, op: str, nodes: Mapping[str, Any]) -> str:
-    """Return the name of the graph's node to which an event belongs.
+    """Return the name of the graph's node to which an event of the profiler belongs.
 
-    A convolution on blocks is named after its output. If it also computes an activation, this is the output of the
-    activation in the graph.
+    The event of a convolution on blocks is named after the output of the convolution; if the kernel also computes an
+    activation, after the output of the activation. The graph is then followed back to the node with the op of the
+    event.
 
     Args:
+        event: name of the event.
+        op: op of the event, such as ``Conv``.
         nodes: nodes by the names of their outputs.
     """
     node = nodes.get(event.removesuffix(_BLOCKED)) if event.endswith(_BLOCKED) else None

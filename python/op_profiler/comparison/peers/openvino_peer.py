@@ -1,4 +1,4 @@
-"""The runtime OpenVINO, and its sessions."""
+"""OpenVINO as a runtime that models are compared with."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class OpenVinoPeer(Peer):
     def load(
         self, file: Path, folder: Path, inputs: Sequence[np.ndarray], threads: int, *, profiled: bool
     ) -> PeerSession:
-        """Compile the ONNX file for the processor; see `Peer.load`."""
+        """Compile the ONNX or TFLite file for the processor; see `Peer.load`."""
         import openvino
 
         options = {

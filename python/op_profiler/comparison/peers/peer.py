@@ -32,7 +32,8 @@ class PeerSession(abc.ABC):
 
     def layer_times(self) -> list[tuple[str, float]]:
         """Return name and microseconds of every run of a node since the session was created; empty without a profiler.
-        The session cannot be used afterwards.
+
+        The session cannot be used after this call.
         """
         return []
 

@@ -20,9 +20,8 @@ class PeersRequest:
     """A model, and the runtimes that it is compared with.
 
     Attributes:
-        build: request for the builds, at all of its thread counts: one without schedule records, and one with those of
-            its `schedules` that apply.
-        seconds: time limit of measuring at one thread count.
+        build: the model, its thread counts, and the schedule records of the build ``tuned`` (`OURS`).
+        seconds: time limit of measuring at one thread count, seconds.
     """
 
     build: BuildRequest

@@ -8,8 +8,8 @@ from typing import Any
 from op_profiler.json_text import brief
 
 OURS = ("default", "tuned", "rule")
-"""This project's builds: with the compiler's own schedules; with the records that apply; with these records, and the
-project's rule for operators without a record.
+"""Names of this project's builds: ``default`` uses the compiler's own schedules, ``tuned`` the schedule records that
+apply, and ``rule`` these records and, for operators without a record, the project's rule.
 """
 
 
@@ -19,17 +19,17 @@ class RuntimeTime:
 
     Attributes:
         name: one of `OURS`, or the name of the runtime.
-        version: version of its package; for this project's builds, that of the compiler.
-        median_us: None if it was not measured.
-        ratio: time of the default build divided by the time of this one, each in one round, median over the rounds;
-            above 1, this one is faster.
-        ratio_low, ratio_high: 95 % interval of the ratio (order statistics).
+        version: version of the runtime's package; for this project's builds, name of the compiler.
+        median_us: median time; None if the runtime was not measured.
+        ratio: time of the default build divided by the time of this runtime in the same round, median over the rounds;
+            above 1, this runtime is faster.
+        ratio_low, ratio_high: 95 % interval of the ratio (order statistics); None if there were too few rounds.
         threads: thread count that the runtime reports; `busy_threads`: number of threads that worked while it ran.
         difference: largest difference between its outputs and those of the default build, as a share of the largest
-            value.
-        agree: whether the difference is within the tolerance of float32.
-        distortion: time of a run with the runtime's profiler divided by the time without; None if it has none.
-        problem: reason why it was not measured.
+            value; None for the default build.
+        agree: whether the difference is within the tolerance of float32; None for the default build.
+        distortion: time of a run with the runtime's profiler divided by the time without; None if it has no profiler.
+        problem: reason why the runtime was not measured; empty if it was.
     """
 
     name: str
@@ -51,12 +51,14 @@ class PeerLayer:
     """A layer of the model, with all neighbouring layers that the same kernel of this project computes.
 
     Attributes:
-        ours_us: time in the build that is compared by layers.
-        peers_us: time in each profiled runtime, scaled so that all its nodes together take the time of the model
-            without the profiler; None if no node belongs to this layer, for example because its kernel belongs to
-            another layer.
-        lost_us: difference from the time in the best profiled runtime; None if that has no time.
-        advice: what to try; `command`: the command for it.
+        layer: name of the layer; empty for kernels whose layer is unknown.
+        operators: workload keys of the layer's kernels in this project's build.
+        ours_us: time of the layer in this project's build, microseconds.
+        peers_us: time of the layer in each profiled runtime, microseconds, scaled so that all nodes of the runtime
+            together take the time of the model without the profiler; None if no node of the runtime belongs to this
+            layer, for example because its kernel belongs to another layer.
+        lost_us: `ours_us` minus the time in the runtime `AtThreads.best`; None if that runtime has no time of it.
+        advice: what to try, empty without advice; `command`: the command for the advice.
     """
 
     layer: str
@@ -76,10 +78,10 @@ class AtThreads:
         rounds: number of rounds; each runtime was measured once in each round.
         foreign_load: whether there was background load during the measurement.
         runtimes: results, this project's builds first.
-        build: name in `OURS` of the build that the layers belong to.
-        best: the fastest runtime that has times of layers; empty if there is none.
-        elsewhere_us: for each profiled runtime, the time of nodes that belong to no layer of this project's build.
-        layers: those that lose most first.
+        build: name in `OURS` of the build whose layers are compared.
+        best: the fastest runtime that has times of layers; empty if no runtime has times of layers.
+        elsewhere_us: for each profiled runtime, microseconds of its nodes that belong to no layer of `build`.
+        layers: times of layers; layers with the largest loss come first.
     """
 
     threads: int
@@ -94,7 +96,12 @@ class AtThreads:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PeerComparison:
-    """A model in this project's builds and in other runtimes."""
+    """Times of a model in this project's builds and in other runtimes.
+
+    Attributes:
+        at: results at each thread count.
+        notes: notes on the model and on the builds.
+    """
 
     model: str
     processor: str
@@ -105,5 +112,5 @@ class PeerComparison:
     __repr__ = brief
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, for JSON."""
+        """Return the fields as a JSON-serializable dictionary."""
         return dataclasses.asdict(self)

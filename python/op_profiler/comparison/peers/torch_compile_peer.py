@@ -1,4 +1,4 @@
-"""The runtime PyTorch with torch.compile."""
+"""PyTorch with torch.compile as a runtime that models are compared with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runtime PyTorch without torch.compile, and its sessions."""
+"""PyTorch without torch.compile as a runtime that models are compared with."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ _MODULE = re.compile(r"([^.(]+)\([^)]*\)::forward\.")
 
 
 class TorchSession(PeerSession):
-    """A torch module in inference mode.
+    """A torch module that runs in inference mode.
 
     Args:
-        trace: file to which its profiler writes; None: no profiler.
+        module: the module.
+        inputs: input arrays in the order of the module's arguments.
+        trace: file to which torch's profiler writes; None: no profiler.
     """
 
     def __init__(self, module: Any, inputs: Sequence[np.ndarray], trace: Path | None) -> None:
@@ -58,7 +60,7 @@ class TorchSession(PeerSession):
 
 
 def outermost(events: Sequence[dict[str, Any]]) -> list[tuple[str, float]]:
-    """Return the operators that the module itself calls: path of the module, and microseconds.
+    """Return the operators that the module itself calls, each as its path of modules and operator, and microseconds.
 
     Args:
         events: events of a trace in Chrome's format.
@@ -74,7 +76,7 @@ def outermost(events: Sequence[dict[str, Any]]) -> list[tuple[str, float]]:
 
 
 class TorchPeer(Peer):
-    """The module as it was traced, in inference mode."""
+    """PyTorch with the traced module (TorchScript), in inference mode."""
 
     packages = ("torch",)
     extra = "models"

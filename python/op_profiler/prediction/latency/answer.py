@@ -32,8 +32,9 @@ class Chosen:
     Attributes:
         request: the request.
         predictor: the selected predictor.
-        device: device with included data that was selected because the request names none; None otherwise.
-        wanted: dataset or predictor that the user named, or `CALIBRATION`; None if nothing was named.
+        device: device that the predictor was opened for: that of the request, or one with included data for its target;
+            None if the predictor was opened without a device.
+        wanted: dataset, device or predictor that the user named, or `CALIBRATION`; None if included data was selected.
         target: target that models are lowered for.
         threads: requested thread counts; 0 on a GPU.
     """
@@ -61,12 +62,12 @@ class Chosen:
 
     @property
     def is_of_other_device(self) -> bool:
-        """Whether the predicted times are of another machine although the user named none."""
+        """Whether the predicted times are of another device than the user wants; see `device_sentence`."""
         return is_of_other_device(self.predictor.device, self.wanted, self.request.target)
 
     @functools.cached_property
     def version(self) -> str:
-        """Digest of the predictor."""
+        """Digest (16 hex digits) of everything that determines the predictions."""
         return predictor_files.digest(self.of_tvm)
 
     @property
@@ -84,7 +85,7 @@ class Chosen:
         return checks.stored(kind_of(self.predictor.device.target).machine_identity())
 
     def widening(self, threads: int) -> float:
-        """Return the factor by which checks on this machine widen the half-widths of intervals."""
+        """Return the factor by which checks on this machine widen the half-widths of intervals; 1 without checks."""
         return checks.widening(self._checks, self.version, threads) if self._checks else 1.0
 
     def predict(self, network: Network, threads: int) -> NetworkPrediction:
@@ -143,8 +144,8 @@ def choose(request: PredictRequest, note: Note) -> Chosen:
 def network_of(
     chosen: Chosen, request: PredictRequest, note: Note, lower: Lower | None = None
 ) -> tuple[Network, Agreement]:
-    """Return the operators of a request's model as the predictor needs them, and whether the model's outputs are
-    correct.
+    """Return the operators of a request's model as the predictor needs them, and the agreement of the model's outputs
+    with those of its own framework.
 
     Args:
         lower: as in `lowered_model`.
@@ -171,7 +172,7 @@ def network_of(
 
 
 def of_each_regressor(chosen: Chosen, network: Network, note: Note) -> dict[str, NetworkPrediction]:
-    """Return the predictions of all methods that use regression only, by name."""
+    """Return the predictions of all methods that use only regressions, by the name of the method."""
     request, found = chosen.request, {}
     for choice, method in PREDICTORS.available():
         if method.only_regresses:

@@ -91,11 +91,11 @@ class Base:
         return len(method.regressors(0)) * (1 if self.kernels is None else 2)
 
     def plain(self, method: Method, models: Sequence[Fitted]) -> Sequence[Fitted]:
-        """Return the regressions without loop columns from those of `trained`."""
+        """Return the regressions that use no loop columns, of those that `trained` returned."""
         return models if self.kernels is None else models[: len(models) - len(method.regressors(0))]
 
     def regressed(self, method: Method, models: Sequence[Fitted], query: Query) -> np.ndarray:
-        """Return the estimates of the regressions with the correction, shape (entries,); NaN without regressions.
+        """Return log(time over roofline bound) of each entry by the corrected regressions; NaN without regressions.
 
         Regressions with loop columns are used for entries whose loops are known.
         """
@@ -122,7 +122,8 @@ class TrainingSet:
     """Measurements of one device to train regressions on, one per entry.
 
     Attributes:
-        base: models of that device.
+        base: analytic models of that device.
+        query: the measured operators.
         target: logarithm of the time over the roofline bound.
         weight: weight of each entry.
     """

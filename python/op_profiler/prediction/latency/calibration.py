@@ -71,7 +71,7 @@ def note_calibration(target: str, db: str, device: str) -> Path:
 def calibrated(
     source: Callable[[], OperatorPredictor], target: str | None, note: Callable[[str], None] = lambda text: None
 ) -> OperatorPredictor | None:
-    """Return the predictor of this machine, from its measurements and the included data; None without a calibration.
+    """Return the predictor of this machine, from its measurements and the included data.
 
     On a processor without included data, if the loops of enough measurements are known, a predictor is fitted to these
     and to the included data of other processors (`others` of `op_profiler.prediction.latency.fit.fit`). Otherwise
@@ -82,6 +82,9 @@ def calibrated(
         source: returns the predictor that is used without a calibration.
         target: None for this processor.
         note: called with a text about what was measured, or why a calibration cannot be used.
+
+    Returns:
+        None if this machine has no calibration for the target, or if the calibration cannot be used.
     """
     found = _notes().get(_here(target or _PROCESSOR))
     if found is None:
@@ -137,7 +140,7 @@ def _learned(
 
 
 def operators_in(examples: Examples) -> int:
-    """Return the number of distinct operators."""
+    """Return the number of distinct operators in measurements."""
     return len(set(examples.operator.tolist()))
 
 

@@ -53,9 +53,10 @@ def predict_each(
     """Predict every model on every device; a model that cannot be read or lowered is yielded with its error.
 
     Args:
-        request: request for one model, which is replaced.
-        devices: each as `PredictRequest.device`.
-        note: called with each model before its network is awaited.
+        request: options of the predictions; its model and device are replaced.
+        models: the models.
+        devices: values of `PredictRequest.device`; None for the default device.
+        note: called with the name of each model before its predictions.
 
     Raises:
         OpProfilerError: a device or an option is not valid for any model.
@@ -88,8 +89,8 @@ def _begun(
     """Return the networks of a model by device, or the error if the model is rejected before it is lowered.
 
     Args:
-        request: request for one model, which is replaced.
-        chosen: predictors by device, from earlier models; missing ones are added.
+        request: options of the predictions; its model and device are replaced.
+        chosen: predictors by device, from earlier models; missing predictors are added.
     """
     found = {}
     for device in devices:

@@ -31,13 +31,14 @@ class Check:
     """One prediction and its measurement, in microseconds.
 
     Attributes:
-        run: 16 hex digits, equal for all rows of one command.
-        date: ISO 8601, UTC.
+        run: identifier (16 hex digits) that is equal for all rows of one command.
+        date: time of the check, ISO 8601, UTC.
         machine: identity of the machine that measured.
         predictor: digest of the predictor.
         kind: ``operator`` or ``network``.
-        key: workload key of the operator; for a network, 16 hex digits of its operators.
-        predicted_us, high_us: None for a lower bound.
+        key: workload key of the operator; for a network, a digest (16 hex digits) of its operators.
+        tier: source of the estimate.
+        predicted_us, high_us: estimate, and upper end of its interval; None if only a lower bound was predicted.
         score: error divided by the half-width before any widening, both logarithmic; None for a lower bound, and if the
             measurement was disturbed.
         verdict: whether the measured time is in the interval; disturbed measurements are not counted.
@@ -66,7 +67,13 @@ _COLUMNS = tuple(field.name for field in dataclasses.fields(Check))
 
 @dataclasses.dataclass(frozen=True)
 class HeldChecks:
-    """Number of checks of one kind, and of intervals that held, by processor, thread count and predictor."""
+    """Number of checked predictions with one processor, thread count, predictor and kind.
+
+    Attributes:
+        checked: number of checks that were not disturbed.
+        held: number of checks whose measured time was in the interval.
+        disturbed: number of checks whose measurement was disturbed.
+    """
 
     processor: str
     threads: int
@@ -107,7 +114,7 @@ def stored(machine: str) -> list[Check]:
 
 
 def coverage(checks: Sequence[Check]) -> list[HeldChecks]:
-    """Count the checks that held, by processor, thread count, predictor and kind."""
+    """Return the numbers of checks and of intervals that held, by processor, thread count, predictor and kind."""
     groups: dict[tuple[str, int, str, str], list[Verdict]] = {}
     for one in checks:
         groups.setdefault((one.processor, one.threads, one.predictor, one.kind), []).append(one.verdict)
@@ -118,7 +125,8 @@ def coverage(checks: Sequence[Check]) -> list[HeldChecks]:
 
 
 def widening(checks: Sequence[Check], predictor: str, threads: int) -> float:
-    """Return the factor that widens a predictor's intervals at a thread count; 1 if enough intervals hold.
+    """Return the factor that widens a predictor's intervals at a thread count; 1 if enough intervals hold, or if fewer
+    than `FEWEST` operators were checked.
 
     Only the last check of each operator is used. If significantly fewer than 90 % of the intervals hold (one-sided
     binomial test), the factor is the conformal quantile of the scores.

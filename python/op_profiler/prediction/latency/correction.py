@@ -51,7 +51,7 @@ class Correction:
     Attributes:
         ratio: vector length of the other device divided by that of this one (`op_profiler.prediction.latency.vectors`).
         looped: correction of operators with known loops; None if no loops were known.
-        plain: correction of operators without known loops; None for no correction.
+        plain: correction of operators without known loops; None if these are not corrected.
         loop_spreads: standard deviations of the loop columns that the correction was fitted to, shape
             (len(LOOP_NAMES),).
     """
@@ -109,7 +109,7 @@ class Correction:
         return cls(1.0, part, None, spreads), left
 
     def seen(self, query: Query) -> Query:
-        """Return the operators as the other device's predictor needs them."""
+        """Return the operators with vectors of the other device, as its predictor needs them."""
         return self.seen_in(self.ratio, query)
 
     @staticmethod

@@ -28,7 +28,7 @@ class Coverage:
 
     Attributes:
         own: number of distinct operators that were measured on the device itself, by word.
-        taught: the same, including the operators of other devices that regressions were trained on.
+        taught: number of distinct operators that regressions were trained on, of this device and of others, by word.
         sizes: least and largest logarithm of FLOPs and of bytes of inputs, weights and outputs, shape (2, 4), by
             anchor.
         least: a word with fewer own operators is rare.
@@ -83,7 +83,7 @@ class Coverage:
         """Return the mask of entries unlike the measured operators.
 
         Entries in the mask have a rare anchor, attribute or dtype, an op that was never measured, or sizes outside of
-        those with their anchor.
+        the range of the measured operators with the same anchor.
         """
         ops = np.array([self._has_new(words) for words in query.op_sets], dtype=bool)
         forms = np.array([self._has_rare(words) for words in query.forms], dtype=bool)
@@ -135,7 +135,7 @@ def _is_op(word: str) -> bool:
 
 
 def _texts(words: Iterable[str]) -> set[str]:
-    """Return those words for attributes whose value is a text."""
+    """Return the words that describe attributes whose value is a text."""
     return {word for word in words if not word.rpartition(" ")[2].isdigit()}
 
 

@@ -47,7 +47,7 @@ class DeviceName:
 
 
 def is_here(device: DeviceName) -> bool:
-    """Return whether a device is a processor of this machine's kind; by its name if nothing else is stored."""
+    """Return whether a device is the same processor model as this machine's; its name may lack family and model."""
     kind = kind_of(device.target)
     if not kind.on_host:
         return False
@@ -100,8 +100,8 @@ def devices_in(*, db: str | None = None, file: Path | None = None) -> list[Devic
 def rows_of_file(file: Path, columns: Sequence[str]) -> Iterator[Mapping[str, Any]]:
     """Yield the rows of a Parquet file that the package includes.
 
-    All machines of one kind (`host_fingerprint`) are treated as the first of them; the reference kernels show how much
-    slower the others are.
+    The rows of all machines of one kind (`host_fingerprint`) get the device of the first of these machines; the
+    reference kernels show how much slower the other machines are.
 
     Args:
         columns: columns to read, including those that `device_of` needs.

@@ -101,7 +101,7 @@ class Examples:
         models: names of the models; `sampled`: whether each is a batch of sampled operators.
         traffic_bytes: bytes that all calls of that model read and write, and that therefore pass through the caches
             between two calls; includes the calls of rows that are not used.
-        working_set_bytes: the same, if each operator were called once.
+        working_set_bytes: bytes that the model would read and write if it called each operator once.
         reference_us: times of the reference kernels during the measurement, shape (entries, reference kernels); NaN if
             unknown.
         reference_bytes: size of the data of the reference kernel for memory; compare only times of equal sizes.
@@ -149,14 +149,14 @@ class Examples:
 
     @functools.cached_property
     def by_rule(self) -> np.ndarray:
-        """Whether the rule chose schedules of a model's operators; one entry for each of `models`."""
+        """Mask of the `models` for which the rule chose the schedule of an operator."""
         ruled = np.array([isinstance(operator, OperatorByRule) for operator in self.operators], dtype=bool)
         found = np.zeros(len(self.models), dtype=bool)
         found[self.model[ruled[self.operator]]] = True
         return found
 
     def network_runs(self) -> Iterator[np.ndarray]:
-        """Yield the entries of each network with a time of the whole model, at each thread count."""
+        """Yield the indices of each network's entries at each thread count, if the time of the whole model is known."""
         for model in np.flatnonzero(~self.sampled):
             for threads in np.unique(self.threads):
                 mine = np.flatnonzero((self.model == model) & (self.threads == threads))

@@ -70,10 +70,10 @@ def fit(
     Args:
         choice: one of `PREDICTORS`.
         folds: number of groups into which the models are divided to compute held-out errors.
-        others: measurements of other devices, one device each, under targets with the same vector length. Only the
-            regressions are also trained on them, see `_training_sets`: they are neither looked up nor interpolated, and
-            the analytic models are not fitted to them. If there are few own measurements, the regressions are corrected
-            by the errors on own measurements that were held out.
+        others: measurements of other devices, one device each, under targets that all have the same vector length. Only
+            the regressions are also trained on them, see `_training_sets`: they are neither looked up nor interpolated,
+            and the analytic models are not fitted to them. If there are at most `MOST_LEARNED` own measurements, the
+            regressions are corrected by their errors on own measurements that were held out.
 
     Raises:
         DatasetError: there are no or too few measurements, or several devices.
@@ -172,15 +172,15 @@ def examples_of_other_processors(examples: Examples, ships: Sequence[Examples]) 
 def _training_sets(
     examples: Examples, query: Query, others: Sequence[Examples]
 ) -> tuple[TrainingSetOf, list[TrainingSet]]:
-    """Return the function that makes training data of measurements of the device to predict for, and the training data
-    of others.
+    """Return a function that creates training data from measurements of the device to predict for, and the training
+    data of the other devices.
 
-    If fewer than `_FEW_NETWORKS` networks of the device were measured, all measurements of the others are used.
+    If fewer than `_FEW_NETWORKS` networks of the device were measured, all measurements of the other devices are used.
     Otherwise, only operators with ops that few operators of the device have are used, and only of devices with the same
     vector length.
 
     Args:
-        query: of all `examples`.
+        query: `query_of` of all `examples`.
     """
     others = [at_reference_state(one) for one in others if len(one)]
     first, *_ = [one.devices[int(one.device[0])] for one in (*others, examples)]
@@ -245,7 +245,7 @@ def weights_of(examples: Examples) -> np.ndarray:
 
 
 def fingerprint(examples: Examples) -> str:
-    """Return 16 hex digits over the measurements without their loops, independent of their order."""
+    """Return a digest (16 hex digits) of the measurements without their loops; their order does not matter."""
     keys = np.array([int(o.key, 16) for o in examples.operators], dtype=np.uint64)[examples.operator]
     columns = [examples.launches[examples.operator], examples.sampled[examples.model]]
     columns += [getattr(examples, name) for name in _DIGESTED]
@@ -273,7 +273,11 @@ def _corrected(own: TrainingSet, elsewhere: Sequence[TrainingSet], errors: np.nd
 
 
 def _better_interpolated(families: np.ndarray, errors: Mapping[str, np.ndarray], judged: np.ndarray) -> np.ndarray:
-    """Return the families in which interpolation had smaller held-out errors than regression, where `judged`."""
+    """Return the families in which interpolation had smaller held-out errors than regression.
+
+    Args:
+        judged: mask of the entries whose errors are compared.
+    """
     interpolated, regressed = np.abs(errors["interpolated"]), np.abs(errors["regressed"])
     both = np.isfinite(interpolated) & np.isfinite(regressed) & judged
     better = []
@@ -338,14 +342,16 @@ def _median_traffic_bytes(examples: Examples) -> float:
 
 
 def _of_networks(examples: Examples, errors: np.ndarray, half_width: np.ndarray) -> tuple[float, float]:
-    """Return the share of errors with a common cause for which the intervals of 90 % of the networks hold, at most 1,
-    and the factor on the operators' half-widths that is needed besides.
-
-    All operators of these networks were held out. The factor exceeds 1 if not even intervals with one cause common to
-    all errors hold.
+    """Return the correlation of errors and the factor on half-widths with which the intervals of 90 % of the held-out
+    networks contain the measured time.
 
     Args:
-        half_width: of each error, from a scale that was fitted to other families; NaN without a scale.
+        errors: held-out error of each measurement, log(estimate over measured).
+        half_width: half-width of each measurement, from a scale that was fitted to other families; NaN without a scale.
+
+    Returns:
+        The correlation, at most 1 (`OperatorPredictor.correlation`), and the factor, which exceeds 1 if the intervals
+        are too narrow even with a correlation of 1.
     """
     shares, factors = [], []
     for mine in examples.network_runs():

@@ -43,7 +43,7 @@ class Generation:
 
 @dataclasses.dataclass(frozen=True)
 class TotalTime:
-    """A time with its 90 % interval, named as in `NetworkPrediction`.
+    """A time in microseconds with its 90 % interval; the fields are named as in `NetworkPrediction`.
 
     If an operator has no estimate, only `low_us` is finite.
     """
@@ -128,7 +128,7 @@ class GenerationPrediction(TotalTime):
         return [1.0, *weights_of(list(self.generation.steps), self.generation.prefill, self.generation.decode)]
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values for scripts."""
+        """Return the prediction as a dictionary for JSON; unknown numbers are NaN."""
         one, (first, *first_interval) = self.generation, self.first_token_seconds
         rate, *rate_interval = self.tokens_per_second or (math.nan, math.nan, math.nan)
         total, *total_interval = self.total_seconds

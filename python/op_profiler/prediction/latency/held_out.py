@@ -30,8 +30,8 @@ class HeldOutNetwork:
     """Prediction of a held-out network at one thread count.
 
     Attributes:
-        measured_us: measured time of the whole model.
-        operators_us: measured latency of each operator of `prediction.network`.
+        measured_us: measured time of the whole model, microseconds.
+        operators_us: measured latency of each operator of `prediction.network`, microseconds.
     """
 
     measured_us: float
@@ -111,7 +111,7 @@ def held_out(examples: Examples, split: str, seed: int = 0) -> np.ndarray:
 
     Raises:
         UnknownNameError: there is no such split.
-        DatasetError: there are too few convolutions.
+        DatasetError: there are too few convolutions, or the split would hold out none or all of the entries.
     """
     if split == "random":
         fold = np.random.default_rng(seed).integers(0, 5, len(examples.operators))
@@ -192,12 +192,15 @@ def _without(examples: Examples, workloads: Set[str], names: Set[str]) -> Exampl
 
 
 def looking_up(fitted: OperatorPredictor, examples: Examples) -> OperatorPredictor:
-    """Return a copy of the predictor that also looks up these measurements."""
+    """Return a copy of the predictor that looks up these measurements in place of those that it was fitted to."""
     return dataclasses.replace(fitted, measured=measured_of(examples, query_of(examples)))
 
 
 def predicted_networks(fitted: OperatorPredictor, examples: Examples) -> Iterator[HeldOutNetwork]:
-    """Yield the predictions of all networks in the measurements, at each thread count of the predictor."""
+    """Yield the predictions of all networks in the measurements, at each thread count of the predictor.
+
+    Networks without a time of the whole model at a thread count are skipped.
+    """
     networks = np.flatnonzero(~examples.sampled)
     for model in networks[np.isin(networks, examples.model)]:
         mine = examples.model == model

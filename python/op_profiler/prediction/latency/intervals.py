@@ -106,7 +106,7 @@ class Spread:
         above_least: np.ndarray,
         in_no_network: np.ndarray,
     ) -> tuple[Spread, np.ndarray]:
-        """Fit to the errors of held-out operators.
+        """Return the spread that is fitted to the errors of held-out operators, and half-widths to calibrate sums.
 
         The quantiles are those of errors over expected errors of a scale that was fitted to the other folds: a scale
         that had seen other operators of the same family of models would expect the errors of this family.
@@ -208,7 +208,11 @@ def first_half(query: Query) -> np.ndarray:
 
 
 def fastest(above_least: np.ndarray) -> float:
-    """Return a value that is below 99 % of new values; the smallest value if there are too few."""
+    """Return a lower limit that 99 % of new values exceed; the smallest value if there are too few.
+
+    Args:
+        above_least: log(measured over least time) of each operator.
+    """
     return -conformal_quantile(-above_least, _ABOVE_LEAST)
 
 

@@ -71,7 +71,7 @@ class KernelModel:
         log_costs: logarithms of the costs in microseconds: of one of each of `TERMS`, of a byte of each of `MOVED`, of
             a call, of the additional time of a call whose code is in no cache, and of a loop that is split over
             threads; shape (thread counts, len(TERMS) + len(MOVED) + 3).
-        log_costs_of_kinds: the same for kernels of each kind; shape (thread counts, len(KINDS), ...).
+        log_costs_of_kinds: logarithms of the costs for kernels of each kind; shape (thread counts, len(KINDS), ...).
     """
 
     threads: np.ndarray
@@ -85,7 +85,8 @@ class KernelModel:
         """Fit the costs to measured kernels, one per entry of `query`; kernels with unknown loops are ignored.
 
         Args:
-            like: models of other devices with weights; a cost that the kernels do not determine is taken from these.
+            like: models of other devices with weights; a cost that the kernels do not determine is taken from these
+                models.
         """
         used = _threads_used(query)
         counts, of_all, of_kinds = np.unique(used), [], []
@@ -213,9 +214,9 @@ class _Parts:
 
 
 def _start(like: Sequence[tuple[KernelModel, float]], threads: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the start of the fit at a thread count.
+    """Return the start of the fit at a thread count: means over other devices, or default costs without other devices.
 
-    Both are means over other devices, each at its thread count nearest to `threads`.
+    Each device's costs are those at its thread count nearest to `threads`.
 
     Returns:
         Logarithms of the costs of all kernels, and the differences from them for the costs of each kind.

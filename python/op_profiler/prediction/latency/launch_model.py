@@ -2,10 +2,10 @@
 
 A GPU runs as many blocks at once as its multiprocessors can hold. A launch with few blocks takes as long as one of
 their threads, which executes one step after the other. A launch with many blocks takes as long as all warps need the
-execution units and the memory. Here, the two times are added, because launches in between contain a part of both. The
-time is therefore a sum of amounts, each with a cost that is fitted to measured kernels. (Hong & Kim, An analytical
-model for a GPU architecture with memory-level and thread-level parallelism awareness, ISCA 2009, distinguish the two
-cases by the number of warps.)
+execution units and the memory. The model adds the two times, because launches with a medium number of blocks contain a
+part of both. The time is therefore a sum of amounts, each with a cost that is fitted to measured kernels. (Hong & Kim,
+An analytical model for a GPU architecture with memory-level and thread-level parallelism awareness, ISCA 2009,
+distinguish the two cases by the number of warps.)
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class LaunchModel:
     Attributes:
         multiprocessors: number of multiprocessors of the GPU; an array without axes.
         log_costs: logarithms of microseconds for one of each of `COSTS`, shape (len(COSTS),).
-        log_costs_of_kinds: the same for kernels of each kind, shape (len(KINDS), len(COSTS)).
+        log_costs_of_kinds: logarithms of the costs for kernels of each kind, shape (len(KINDS), len(COSTS)).
     """
 
     multiprocessors: np.ndarray

@@ -28,18 +28,24 @@ Peaks = Mapping[str, Any]
 
 
 def likeness(there: Peaks | None, here: Peaks | None) -> float:
-    """Return the weight of another device's measurements: 1 for equal peaks, less for more different ones."""
+    """Return the weight of another device's measurements: 1 for equal peaks; the more the peaks differ, the less.
+
+    Args:
+        there, here: peaks of the other device, and of the device to predict for; None if unknown.
+    """
     ratios = [_ratio(there, here, name, threads=1) for name in _RATES]
     apart = [abs(np.log(ratio)) for ratio in ratios if ratio is not None]
     return float(np.exp(-(np.mean(apart) if apart else _FARTHEST) / _FAR))
 
 
 def as_if_here(kernels: KernelModel, there: Peaks | None, here: Peaks | None) -> KernelModel:
-    """Return another device's costs, scaled to this device's caches: the cost of a byte is inverse to the bandwidth.
+    """Return another device's kernel model with its costs of cache traffic scaled to this device.
+
+    The cost of a byte is assumed to be inversely proportional to the bandwidth.
 
     Args:
-        there, here: peaks of the device of `kernels`, and of the device to predict for. If one of them has no bandwidth
-            of a cache, the costs of its bytes are not scaled.
+        there, here: peaks of the device of `kernels`, and of the device to predict for. If the bandwidth of a cache is
+            unknown on one of the devices, the costs of its bytes are not scaled.
     """
     change = np.zeros((len(kernels.threads), kernels.log_costs.shape[1]))
     for at, threads in enumerate(kernels.threads):

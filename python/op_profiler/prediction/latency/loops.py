@@ -42,8 +42,13 @@ _NOTED_FROM, _NOTED_EACH = 40, 200
 
 
 def loops_of(operators: Sequence[Operator], target: str, note: Callable[[str], None] = lambda text: None) -> np.ndarray:
-    """Return properties of the loops of operators on a target, in the columns `columns_of`: under the rule's schedules
-    for operators by rule (`op_profiler.prediction.latency.scheduled`), and under the compiler's own for others.
+    """Return properties of the loops of operators on a target, in the columns `columns_of`.
+
+    The loops are those of the rule's schedule for an `OperatorByRule`, and those of the compiler's own schedule for
+    other operators.
+
+    Args:
+        note: called with a text before each step that takes long.
 
     Returns:
         Shape (operators, columns), float32; NaN if no compiler can read the loops.
@@ -68,7 +73,10 @@ def columns_of(target: str) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=4)
 def _shipped(target: str) -> Mapping[str, np.ndarray]:
-    """Return the included loops by workload key, all from Relay; empty for another target."""
+    """Return the included loops for a target, by workload key; empty if the package includes none for the target.
+
+    All included loops are those of Relay.
+    """
     known: dict[str, np.ndarray] = {}
     for processor in (*shipped_processors(), *shipped_gpus()):
         if processor.loops is None:
@@ -80,7 +88,7 @@ def _shipped(target: str) -> Mapping[str, np.ndarray]:
 
 
 def _as_now(file: Mapping[str, np.ndarray], target: str) -> bool:
-    """Return whether included loops were read and described in the current way."""
+    """Return whether included loops have the columns and the description of this version."""
     alike = file["names"].tolist() == list(columns_of(target))
     return alike and "description" in file and int(file["description"]) == _DESCRIPTION
 
@@ -196,7 +204,7 @@ def _opened() -> Iterator[sqlite3.Connection]:
 
 
 def identity_of_loops(target: str) -> str:
-    """Return 16 hex digits of everything that determines which loops the compiler generates and how they are described.
+    """Return a digest (16 hex digits) of everything that determines the loops of operators and their description.
 
     Raises:
         OpProfilerError: this kind of target is not available.

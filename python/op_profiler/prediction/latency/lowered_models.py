@@ -301,7 +301,8 @@ def _write(model: LoweredModel, path: Path) -> None:
 
 
 def _text(model: LoweredModel) -> str:
-    """Return distinct operators, and the operator of each call, after a digest."""
+    """Return a model as text: a line with a digest, then JSON with the distinct operators and the operator of each
+    call."""
     distinct: dict[str, int] = {}
     calls = [distinct.setdefault(operator.key, len(distinct)) for operator in model.operators]
     operators = {
@@ -323,7 +324,7 @@ def _text(model: LoweredModel) -> str:
 
 
 def _read(path: Path) -> LoweredModel | None:
-    """Return the content that `_write` wrote; None if there is none, if it is damaged or of another version."""
+    """Return the model in a file that `_write` wrote; None if the file is missing, damaged or of another version."""
     try:
         return None if path.stat().st_size > _LARGEST_BYTES else _parsed(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):

@@ -13,9 +13,9 @@ from op_profiler.prediction.latency.regression import Regressor
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Method:
-    """The sources of estimates that a predictor uses; of those that apply to an operator, the first is used.
+    """The sources of estimates that a predictor uses; the first source that applies to an operator is used.
 
-    The order is that of the attributes.
+    The sources are tried in the order of the attributes.
 
     Attributes:
         looks_up: whether to return the time of an operator that was measured in a network.
@@ -27,8 +27,8 @@ class Method:
             averaged.
         regressor_types: classes of the regressions, which read them from files; empty without regression.
         averages_latencies: whether to average the latencies of several regressions, not their logarithms.
-        bounds: whether to return the least time of the roofline for operators unlike all that were measured; otherwise
-            they have no number.
+        bounds: whether to return the least time of the roofline for operators unlike all measured operators; otherwise
+            such operators are unsupported.
     """
 
     looks_up: bool = False
@@ -56,7 +56,7 @@ class Method:
         return bool(self.regressor_types) and not before
 
     def combined(self, estimates: Sequence[np.ndarray]) -> np.ndarray:
-        """Combine the estimates of the regressions, all logarithms of time over bound, into one."""
+        """Return the mean of the estimates of several regressions; all are logarithms of time over roofline bound."""
         if self.averages_latencies:
             found: np.ndarray = np.log(np.mean(np.exp(estimates), axis=0))
             return found

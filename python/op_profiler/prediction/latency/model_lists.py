@@ -36,13 +36,13 @@ class ListedModel:
 
 
 def models_of(words: Sequence[str], request: ModelRequest) -> list[ListedModel]:
-    """Return the models that words name, each once.
+    """Return the models that the words of a command name, without duplicates.
 
     Args:
-        words: each a model; a pattern of files, such as ``nets/*.onnx``; ``package.module:name[*]``, a list there or a
-            function that returns one; or ``@FILE`` with one of these per line. A line may be JSON: ``{"model": NAME}``,
-            with ``label``, ``batch_size``, ``sequence_length`` and ``input_shapes`` of that model; or
-            ``{"name": NAME, "layers": [...]}``, with layers as for `point_of`.
+        words: each a model; a pattern of files, such as ``nets/*.onnx``; ``package.module:name[*]`` for every model of
+            the list ``name`` of a module, or of the list that the function ``name`` returns; or ``@FILE`` with one of
+            these per line. A line may be JSON: ``{"model": NAME}``, with ``label``, ``batch_size``, ``sequence_length``
+            and ``input_shapes`` of that model; or ``{"name": NAME, "layers": [...]}``, with layers as for `point_of`.
         request: options that apply to each model.
 
     Raises:

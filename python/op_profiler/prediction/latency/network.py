@@ -111,13 +111,14 @@ class NetworkPrediction:
 
     Attributes:
         total_us, low_us, high_us: latency with a 90 % interval. If an operator has no estimate, `low_us` is the least
-            time of the network, and the others are NaN.
-        partial_us: sum over the operators with an estimate; equal to the total if all have one, NaN if none has.
+            time of the network, and `total_us` and `high_us` are NaN.
+        partial_us: sum over the operators with an estimate; equal to `total_us` if all operators have an estimate, NaN
+            if no operator has.
         beyond_us: part of `total_us` that a GPU spends between kernels or waiting for launches; 0 on processors.
         tiers: share of `partial_us` by source of the estimate.
         bounded: names of operators for which only the least time is known.
-        unsupported: names of operators without any number; `too_large`: those of them that do not fit into the device's
-            memory.
+        unsupported: names of operators without an estimate and without a least time.
+        too_large: names of the unsupported operators whose tensors do not fit into the device's memory.
         outside: names of operators with doubled intervals, see `OperatorPrediction.outside`.
         operators: predictions of one call, one entry per distinct operator.
     """
@@ -144,7 +145,7 @@ class NetworkPrediction:
         return (*self.bounded, *self.unsupported)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values for scripts."""
+        """Return a JSON-serializable dictionary of the prediction; None replaces numbers that are not known."""
         found = self.operators
         return {
             "model": self.network.name,

@@ -90,8 +90,8 @@ def check_choice(predictor: str) -> None:
 
 
 def shipped_processor(device: str | None = None, *, on_gpu: bool = False) -> ShippedProcessor:
-    """Return the included data to predict from: of the requested device, of this processor, or of the most similar
-    name.
+    """Return the included data to predict from: that of the requested device, of this processor, or of the processor
+    with the most similar name.
 
     Args:
         device: start of a device's key or part of its processor's name.
@@ -184,7 +184,7 @@ def examples_for(
 
 
 def shipped_examples(note: Callable[[str], None] = lambda text: None) -> list[Examples]:
-    """Return the included measurements of each processor with the same vector length as the first one."""
+    """Return the included measurements of each processor whose vector length is that of the first included one."""
     found = [
         examples_for(db=None, device=one.folder.name, note=note)
         for one in shipped_processors()
@@ -198,7 +198,8 @@ def _only_device(examples: Examples) -> DeviceName:
 
 
 def digest_of_what_ships() -> str:
-    """Return 16 hex digits of the measurements of `shipped_examples`; empty if there are none."""
+    """Return a digest (16 hex digits) of the included measurements and loops of processors; an empty string if the
+    package includes none."""
     files = [file for one in shipped_processors() for file in (one.operators, one.loops) if file is not None]
     digest = hashlib.sha256()
     for file in files:
@@ -220,7 +221,11 @@ def _place(db: str | None) -> str:
 
 
 def with_loops(examples: Examples, target: str, note: Callable[[str], None] = lambda text: None) -> Examples:
-    """Return a copy with the loops of the operators."""
+    """Return a copy of the measurements with the loops of their operators on a target.
+
+    Args:
+        note: called with a text before each step that takes long.
+    """
     used = np.unique(examples.operator)
     of_used = loops_of([examples.operators[at] for at in used], target, note)
     loops = unknown_loops(len(examples.operators), of_used.shape[1]).copy()
@@ -253,6 +258,6 @@ def _fitted(examples: Examples, choice: str, note: Callable[[str], None]) -> Ope
 
 
 def digest_of_loops(examples: Examples) -> str:
-    """Return 8 hex digits over the known loops, which differ between compilers."""
+    """Return a digest (8 hex digits) of the known loops, which differ between compilers."""
     loops = b"" if examples.loops is None else examples.loops.tobytes()
     return hashlib.sha256(loops).hexdigest()[:8]

@@ -57,12 +57,12 @@ class OperatorPrediction:
     too_large: np.ndarray
 
     def tiers(self) -> list[str]:
-        """Names of the tiers."""
+        """Return the source of each estimate, one of `TIERS`."""
         return [TIERS[tier] for tier in self.tier]
 
     def widened(self, factor: float) -> OperatorPrediction:
-        """Return the same estimates with half-widths multiplied by `factor` on a logarithmic scale; lower bounds do
-        not change."""
+        """Return the same estimates with half-widths multiplied by `factor` on a logarithmic scale; the least times of
+        the source ``bound`` do not change."""
         if factor == 1:
             return self
         low = np.where(self.tier == BOUND, self.low_us, self.latency_us * (self.low_us / self.latency_us) ** factor)
@@ -75,10 +75,10 @@ class MeasuredTimes:
     """Look-up table by workload key, thread count and context: in a network, or in a batch of sampled operators.
 
     Attributes:
-        keys: sorted keys of `mixed`; like all other attributes but `spread`, of shape (entries,).
+        keys: sorted results of `mixed`; like all other attributes of shape (entries,).
         latency_us: median over the networks in which the operator was measured. For a sampled operator, the time in the
             batch with the median time, which the next three attributes describe.
-        traffic_bytes, working_set_bytes, calls: of that batch, as in `Query`.
+        traffic_bytes, working_set_bytes, calls: context of the operator in that batch, as in `Query`.
         spread: half-width of the interval on a logarithmic scale.
     """
 
@@ -97,13 +97,13 @@ class MeasuredTimes:
         return mixed
 
     def find(self, query: Query) -> tuple[np.ndarray, np.ndarray]:
-        """Return whether each entry was measured, and its index."""
+        """Return whether each entry was measured, and its index in this table, which has no meaning if it was not."""
         wanted = self.mixed(query)
         at = np.minimum(np.searchsorted(self.keys, wanted), max(len(self.keys) - 1, 0))
         return (self.keys[at] == wanted) if len(self.keys) else np.zeros(len(query), dtype=bool), at
 
     def before(self, others: MeasuredTimes) -> MeasuredTimes:
-        """Return a table with these entries, and those of `others` that are not among them."""
+        """Return a table with all entries of this table, and the entries of `others` whose keys this table lacks."""
         more = ~np.isin(others.keys, self.keys)
         fields = [field.name for field in dataclasses.fields(self)]
         joined = {name: np.concatenate([getattr(self, name), getattr(others, name)[more]]) for name in fields}
@@ -111,7 +111,7 @@ class MeasuredTimes:
         return MeasuredTimes(**{name: values[order] for name, values in joined.items()})
 
     def as_sampled(self, query: Query, at: np.ndarray) -> Query:
-        """Return the operators as they were called in the batches of sampled operators.
+        """Return the operators of a query with the context in which they were measured in batches of sampled operators.
 
         Args:
             at: indices that `find` returned.

@@ -66,7 +66,7 @@ def save(predictor: OperatorPredictor, path: Path) -> None:
 
 
 def digest(predictor: OperatorPredictor) -> str:
-    """Return 16 hex digits over everything that determines the predictions."""
+    """Return a digest (16 hex digits) of everything that determines the predictions."""
     contents, members, arrays = _parts(predictor)
     found = hashlib.sha256(json.dumps(contents).encode())
     for name, content in members.items():

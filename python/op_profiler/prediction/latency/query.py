@@ -44,8 +44,8 @@ class Query:
         threads: thread count.
         traffic_bytes: bytes that all calls of the operator's model read and write, which determine how cold the caches
             are.
-        working_set_bytes: the same if each operator of the model were called once: an upper limit of what stays in a
-            cache.
+        working_set_bytes: bytes that the model would read and write if it called each of its operators once: an upper
+            limit of what stays in a cache.
         network: whether the model is a network, not a batch of sampled operators.
         calls: number of calls of the operator in the model; the weights of a recurrent cell stay in the cache.
         vocabulary: index of the operator's set of op names in `op_sets`.
@@ -83,10 +83,11 @@ class Query:
         calls: int | np.ndarray = 1,
         loops: np.ndarray | None = None,
     ) -> Query:
-        """Return a query for operators; `threads`, `traffic_bytes` and `calls` are for all of them, or one for each.
+        """Return a query for operators.
 
         Args:
-            working_set_bytes: None for `traffic_bytes`, for a model that calls each operator once.
+            threads, traffic_bytes, calls: see the attributes; one value for all operators, or one for each.
+            working_set_bytes: None if it equals `traffic_bytes`, as in a model that calls each operator once.
             loops: result of `op_profiler.prediction.latency.loops.loops_of`; None if unknown.
         """
         count = len(operators)
@@ -172,7 +173,7 @@ class Query:
 
     @property
     def amounts(self) -> Work:
-        """`work` by name."""
+        """The attribute `work` with a name for each of its columns."""
         return Work(*self.work.T)
 
     @property
@@ -181,7 +182,7 @@ class Query:
         return np.argmax(self.features[:, : len(KINDS)], axis=1)
 
     def column(self, name: str) -> np.ndarray:
-        """Return the column of one of `NAMES`."""
+        """Return the column of `features` with this name, one of `NAMES`."""
         values: np.ndarray = self.features[:, NAMES.index(name)]
         return values
 

@@ -45,7 +45,7 @@ class Fitted(Protocol):
         """Return the predictions, shape (rows,)."""
 
     def to_bytes(self) -> bytes:
-        """Return the content of a file; it is never a pickle."""
+        """Return the regression as the content of a file; it is never a pickle."""
 
 
 class Regressor(Fitted, Protocol):

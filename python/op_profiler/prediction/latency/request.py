@@ -124,8 +124,7 @@ class PredictRequest:
         prefill: int | None = None,
         **fields: Any,
     ) -> PredictRequest:
-        """Return a request; with ``--prefill``, the compiler and the model source default to those with decoder
-        steps."""
+        """Return a request; with ``--prefill``, the compiler defaults to relax and the model source to transformers."""
         made = cls(compiler=compiler or DEFAULT_COMPILER, prefill=prefill, **fields)
         if prefill is None:
             return made
@@ -134,12 +133,12 @@ class PredictRequest:
         return dataclasses.replace(made, compiler=compiler, model=dataclasses.replace(made.model, source=source))
 
     def of_step(self, tokens: int, past: int) -> PredictRequest:
-        """Return the request for one step of the decoder: its number of tokens, after those in its cache."""
+        """Return the request for a step of the decoder that processes `tokens` tokens after the `past` in its cache."""
         return dataclasses.replace(self, model=dataclasses.replace(self.model, sequence_length=tokens, past=past))
 
     @property
     def pasts(self) -> tuple[int, ...]:
-        """Numbers of tokens before the steps that are predicted for ``--decode``; the other steps are interpolated.
+        """Number of earlier tokens of each step that is predicted for ``--decode``; the other steps are interpolated.
 
         The numbers form a geometric sequence, because the time is linear in the past as long as keys and values fit
         into one level of the caches, and the sizes of these levels differ by factors. The first and the last step are

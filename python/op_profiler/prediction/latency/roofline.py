@@ -10,7 +10,8 @@ import numpy as np
 _PEAK_QUANTILE = 0.995
 _FASTEST_CALLS = 0.01
 _MOSTLY_WORK = 20.0
-"""Least time of an operator, in call overheads, to count for the attained rates; shorter ones are mostly overhead."""
+"""Operators that take less than this many call overheads do not count for the attained rates: their time is mostly
+overhead."""
 _BEYOND_CACHES = 2.0
 _LARGE_BYTES = 1 << 26
 _FEWEST = 10
@@ -61,9 +62,11 @@ class Roofline:
         probed: Mapping[str, Sequence[float]] | None = None,
         cache_bytes: int | None = None,
     ) -> Roofline:
-        """Return the rates of measured operators, one per entry, combined with the measured peaks (`DeviceName.peaks`).
+        """Return the rates that measured operators reached, combined with the measured peaks of the device.
 
         Args:
+            work, threads, latency_us: one entry per measured operator.
+            probed: the measured peaks (`DeviceName.peaks`); None if they were not measured.
             cache_bytes: size of the last-level cache; None if unknown.
         """
         counts = np.unique(threads)
@@ -86,10 +89,13 @@ class Roofline:
         return cls(counts, peaks[0], peaks[1], peaks[2], peaks[3], from_probe.astype(bool), cached_rate)
 
     def parts_us(self, work: Work, threads: np.ndarray) -> np.ndarray:
-        """Return the least times for arithmetic, memory and functions in microseconds, shape (entries, 3).
+        """Return the times of arithmetic, memory traffic and transcendental functions at the rates of the roofline.
 
         Args:
-            threads: thread counts of the attribute `threads`.
+            threads: thread count of each entry; each must be an element of the attribute `threads`.
+
+        Returns:
+            Microseconds, shape (entries, 3).
         """
         at = np.searchsorted(self.threads, threads)
         amounts = (work.flops / self.flops_per_us[at], work.moved / self.bytes_per_us[at])
@@ -111,7 +117,11 @@ class Roofline:
         return np.maximum(work.flops / self.flops_per_us[at], work.moved / rate)
 
     def bound_us(self, work: Work, threads: np.ndarray) -> np.ndarray:
-        """Return the bound of each operator in microseconds; thread counts must be among `threads`."""
+        """Return the roofline bound of each operator in microseconds, with the call overhead.
+
+        Args:
+            threads: thread count of each entry; each must be an element of the attribute `threads`.
+        """
         at = np.searchsorted(self.threads, threads)
         bound: np.ndarray = self.parts_us(work, threads).max(axis=1) + self.call_us[at]
         return bound
@@ -135,6 +145,7 @@ def _or_largest(values: np.ndarray, least: float) -> np.ndarray:
 
 
 def _peak(amount: np.ndarray, busy_us: np.ndarray) -> float:
-    """Return the rate of the fastest operators that do such work; inf, which never limits, if no operator does."""
+    """Return the rate that the fastest operators with a positive amount reach, a high quantile; inf, which never limits
+    a time, if all amounts are 0."""
     some = amount > 0
     return max(float(np.quantile(amount[some] / busy_us[some], _PEAK_QUANTILE)), 1.0) if some.any() else np.inf

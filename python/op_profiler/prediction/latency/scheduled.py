@@ -21,11 +21,11 @@ PREDICTED = ("default", "rule")
 
 @dataclasses.dataclass(frozen=True)
 class OperatorByRule(Operator):
-    """An operator with the schedule of the rule. Its key is not that of the operator with the default schedule."""
+    """An operator with the schedule of the rule; the operator with the default schedule has another key."""
 
     @functools.cached_property
     def key(self) -> str:
-        """16 hex digits over the operator's own key and the number of the rule."""
+        """Digest (16 hex digits) of the operator's workload key and the number of the rule."""
         return hashlib.sha256(ruled(self.workload).encode()).hexdigest()[:16]
 
     __hash__ = Operator.__hash__

@@ -266,7 +266,12 @@ def _stage(nest: LoopNest) -> _Stage:
 
 
 def _moved(nest: LoopNest, accesses: Sequence[Access], levels: Mapping[str, CacheLevel], *, evicts: bool) -> np.ndarray:
-    """Return the bytes from behind each level, shape (levels, accesses); all levels must have one line length."""
+    """Return the bytes that each access loads from behind each cache level, shape (levels, accesses).
+
+    Args:
+        levels: cache levels, all with the same line length.
+        evicts: whether lines in the same set evict each other.
+    """
     extents = [loop.extent for loop in nest.loops]
     line = next(iter(levels.values())).line_bytes
     inner = range(len(extents), -1, -1)
@@ -310,7 +315,7 @@ def _vector(nest: LoopNest, accesses: Sequence[Access], stored: Access) -> tuple
 
 
 def _unrolled_sums(nest: LoopNest, stored: Access) -> int:
-    """Return how many of the innermost loops add up to one place if the whole sum is short enough to be unrolled.
+    """Return how many of the innermost loops form a sum that is short enough to be unrolled.
 
     Returns:
         0 if the sum is longer, or if there is no loop around it.

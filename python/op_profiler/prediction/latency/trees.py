@@ -31,7 +31,7 @@ class Trees:
     Attributes:
         columns: column that each node compares, int16: level by level, and in each level tree by tree; shape (nodes,).
         bounds: a row with a smaller value continues to the left, float32, shape (nodes,).
-        leaves: float32, shape (trees, 2**depth).
+        leaves: value of each leaf, float32, shape (trees, 2**depth).
         start: constant that is added to the sum.
     """
 
@@ -71,7 +71,7 @@ class Trees:
         )
 
     def predict(self, rows: np.ndarray) -> np.ndarray:
-        """Return the predictions for rows without missing values, shape (rows,), float32."""
+        """Return the predictions for rows without missing values, shape (rows,), float64."""
         if len(rows) <= _ROWS_AT_ONCE:
             return self._predict(rows)
         with ThreadPoolExecutor(usable_cores()) as pool:
@@ -90,14 +90,14 @@ class Trees:
         return found
 
     def to_bytes(self) -> bytes:
-        """Return the trees as an archive of numpy."""
+        """Return the trees as the content of a numpy archive (npz)."""
         buffer = io.BytesIO()
         np.savez(buffer, columns=self.columns, bounds=self.bounds, leaves=self.leaves, start=self.start)
         return buffer.getvalue()
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Trees:
-        """Return the trees that `to_bytes` wrote; raises ValueError, KeyError or zipfile's errors for others."""
+        """Return the trees that `to_bytes` wrote; raises ValueError, KeyError or zipfile's errors for other content."""
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             columns, bounds, leaves, start = (file[name] for name in ("columns", "bounds", "leaves", "start"))
         trees, width = leaves.shape

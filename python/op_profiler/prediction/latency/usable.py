@@ -56,7 +56,7 @@ def reason_against(row: Mapping[str, Any]) -> str | None:
 
 
 def _alike(inputs: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether two inputs have one shape and dtype."""
+    """Return whether two of the inputs have the same shape and dtype."""
     seen = [(tuple(tensor["shape"]), tensor["dtype"]) for tensor in inputs]
     return len(set(seen)) < len(seen)
 

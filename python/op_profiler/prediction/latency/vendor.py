@@ -45,7 +45,7 @@ class VendorPredictor:
 
     Attributes:
         device: the GPU.
-        predictors: by the name of a group of operators.
+        predictors: predictor of each group of operators, by the name of the group.
         sheets: data sheets of the GPU, by data type.
         least_bytes: bytes that the smallest measured kernel of a group moves; smaller ones have no estimate, except for
             copies and element-wise operators, whose time is then that of starting a kernel.

@@ -1,11 +1,12 @@
 """The default predictor of convolutions: a weighted mean of two tree ensembles and interpolation.
 
 The error depends on how an entry is missing from the table. Each entry is therefore classified by its *gap*: ``cell``
-(all its values occur in the table), a value of one axis between those of the table, or one beyond them. For each gap,
-part of the table is held out in the same way. On this part, the weights of the three estimates are chosen (stacking:
-Wolpert, 1992), and the error for the interval is measured (split conformal prediction with errors normalised by the
-disagreement of the estimates: Papadopoulos et al., 2008; Lei et al., 2018). Both are separate for depthwise
-convolutions, which have other kernels. All three estimate the logarithm of latency over a roofline:
+(all its values occur in the table), the name of an axis (the entry's value lies between values of the table), or
+``beyond`` (a value lies outside of the table's range). For each gap, part of the table is held out in the same way. On
+this part, the weights of the three estimates are chosen (stacking: Wolpert, 1992), and the error for the interval is
+measured (split conformal prediction with errors normalised by the disagreement of the estimates: Papadopoulos et al.,
+2008; Lei et al., 2018). Weights and errors are separate for depthwise convolutions, which have other kernels. All three
+estimate the logarithm of latency over a roofline:
 
 - *shape*: gradient boosting (Chen and Guestrin, 2016) on features of the shape only, averaged over models that each
   correct another simple model of the device;
@@ -48,13 +49,13 @@ _FEWEST_UNITS = 500
 
 @dataclasses.dataclass(frozen=True)
 class _Calibration:
-    """Weights and errors of a gap.
+    """Weights and errors of the entries with one kind of gap.
 
     Attributes:
-        weights: of shape, grid and neighbours; they sum to 1.
-        quantile: quantile of the error in the logarithm divided by `margin` + disagreement.
-        margin: added to the disagreement.
-        octaves: mean width of the gaps.
+        weights: weights of the estimates shape, grid and neighbours; they sum to 1.
+        quantile: 90 % quantile of the error in the logarithm divided by (`margin` + disagreement of the estimates).
+        margin: median of the error in the logarithm.
+        octaves: mean width of the gaps that were created in the table.
         error: mean absolute error in the logarithm.
     """
 
@@ -77,7 +78,7 @@ class DefaultPredictor:
         self._estimators: _Estimators | None = None
 
     def fit(self, table: Convolutions) -> None:
-        """Fit to shapes; each kind of gap is calibrated at its first use."""
+        """Fit the estimate from shapes; each kind of gap is calibrated at its first use."""
         self._estimators = _Estimators(table, self._seed, parallel_units(table, TableRoofline.of(table)))
         self._calibrations = {}
 
@@ -89,7 +90,8 @@ class DefaultPredictor:
         return self._calibrations[gap].get(depthwise)
 
     def _learned(self, whole: _Estimators, gap: str) -> _Calibrations:
-        """Return the calibration, separate for depthwise convolutions if there are enough of each kind."""
+        """Return the calibrations of a gap, by value of depthwise; a kind with too few entries shares that of all
+        entries. Empty if too few or too many entries would be held out."""
         table = whole.table
         held_out = _made_gap(table, gap, self._seed)
         if held_out.sum() < _FEWEST or held_out.mean() > 0.7:
@@ -137,10 +139,10 @@ class DefaultPredictor:
     def _spread(
         self, table: Convolutions, gap: str, depthwise: int, made: _Calibration
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return margin and quantile of each entry of one gap, interpolated by width between no gap and the created
-        gaps.
+        """Return margin and quantile of each entry of one gap, interpolated by the width of its gap, from an entry
+        without a gap to the gaps that calibration created.
 
-        A gap that is created in a table is wider than the gap that it represents.
+        A gap that calibration creates in the table is wider than the gap of the entry that it represents.
         """
         assert self._estimators is not None
         none = self._calibration("cell", depthwise)
@@ -164,7 +166,8 @@ class DefaultPredictor:
 
 
 class _Estimators:
-    """The three estimators of one table; the estimators of a gap are fitted at first use."""
+    """The estimates *shape*, *grid* and *neighbours*, fitted to one table; *neighbours* is fitted to each gap at its
+    first use."""
 
     def __init__(self, table: Convolutions, seed: int, units: int) -> None:
         self.table = table
@@ -199,7 +202,8 @@ class _Estimators:
         return np.column_stack([shape, around.estimate, around.estimate + left])
 
     def prepare(self, gap: str) -> None:
-        """Fit to entries whose neighbours were removed as in the gap."""
+        """Fit the estimate *neighbours* for a gap, to entries of the table whose neighbours were removed as in the gap;
+        do nothing if it is already fitted."""
         if gap in self._neighbours:
             return
         inputs, targets = [], []
@@ -213,7 +217,7 @@ class _Estimators:
 
 
 def _hidden(table: Convolutions, gap: str) -> Iterator[np.ndarray]:
-    """Return masks of entries to fit to, for a kind of gap."""
+    """Yield masks of entries to fit the estimate *neighbours* of a gap to; the other entries are their neighbours."""
     if gap == "cell":
         yield np.ones(len(table), dtype=bool)  # an entry is never its own neighbour, so nothing has to be hidden
         return
@@ -231,7 +235,7 @@ def _hidden(table: Convolutions, gap: str) -> Iterator[np.ndarray]:
 
 
 def _made_gap(table: Convolutions, gap: str, seed: int) -> np.ndarray:
-    """Return a mask of entries to hold out for weights and calibration; empty if the table is too small."""
+    """Return a mask of entries to hold out for weights and calibration; no entry if the table is too small."""
     if gap == "cell":
         chosen: np.ndarray = np.random.default_rng(seed).random(len(table)) < 0.2
         return chosen
@@ -250,8 +254,10 @@ def _made_gap(table: Convolutions, gap: str, seed: int) -> np.ndarray:
 
 
 def _removable(levels: np.ndarray) -> np.ndarray:
-    """Return levels, no two of them adjacent, whose removal creates no gap wider than the widest; otherwise every
-    third."""
+    """Return levels that can be removed without creating a gap wider than the widest one of the table.
+
+    No two of them are adjacent. If there are fewer than three such levels, every third inner level is returned.
+    """
     octaves = np.log2(levels + _SMALLEST)
     widest = np.diff(octaves[levels > 0]).max(initial=0)
     chosen: list[int] = []
@@ -265,7 +271,7 @@ def _removable(levels: np.ndarray) -> np.ndarray:
 
 
 def _has_gap(known: Convolutions, wanted: Convolutions, gap: str) -> np.ndarray:
-    """Return which entries have the gap."""
+    """Return the mask of the entries of `wanted` that have the gap in the table `known`."""
     if gap == "beyond":
         outside = np.zeros(len(wanted), dtype=bool)
         for axis in _LEVELLED:
@@ -331,10 +337,13 @@ def _ask(model: Any, features: np.ndarray) -> np.ndarray:
 
 
 def parallel_units(table: Convolutions, roofline: TableRoofline) -> int:
-    """Return the number of units that explains the times best, by least squares on logarithms; 1 if there are too few.
+    """Return the number of multiprocessors that explains the times best, by least squares on logarithms.
 
-    It may be twice the true number, with blocks of half the size, because their waves are equally long. Each kernel
-    size, stride and fusion has its own coefficients.
+    The result may be twice the true number: twice as many units that compute blocks of half the size take equally long.
+    Each kernel size, stride and fusion has its own coefficients.
+
+    Returns:
+        1 if too few times are limited by the arithmetic.
     """
     compute_us, memory_us = roofline.bounds_us(table)
     heavy = (table.column("depthwise") == 0) & (compute_us > _COMPUTED * memory_us) & (table.latency_us > _SHORTEST_US)

@@ -33,7 +33,10 @@ class LibraryPrediction:
 
 
 def without_suspicious(table: Convolutions) -> tuple[Convolutions, list[Finding]]:
-    """Return the usable entries, and findings about the others; see `op_profiler.dataset.checks`."""
+    """Return the entries with a plausible time, and the findings about the other entries.
+
+    `op_profiler.dataset.checks` describes the findings.
+    """
     flops, moved = work_of(table)
     identity = np.unique(table.matrix, axis=0, return_inverse=True)[1].ravel()
     findings = check_rows(flops, moved, table.latency_us, identity)
@@ -46,14 +49,14 @@ class LibraryPredictor(Protocol):
     """A predictor of convolutions: fitted once, then used for any number of predictions."""
 
     def fit(self, table: Convolutions) -> None:
-        """Fit to the entries, all of which have a time."""
+        """Fit the predictor to a table whose entries all have a time."""
 
     def predict(self, table: Convolutions) -> LibraryPrediction:
-        """Return estimates, in the order of the entries."""
+        """Return an estimate for each entry of the table, in the order of the entries."""
 
 
 class LibraryPredictorFactory(Protocol):
-    """A factory of predictors that are not fitted yet."""
+    """A function or class that creates a predictor which is not fitted yet."""
 
     def __call__(self, seed: int = 0) -> LibraryPredictor:
         """Return a predictor; the same seed and the same table give the same estimates."""

@@ -32,7 +32,7 @@ _INTERPOLATED = 5  # the first axes are quantities and can be interpolated
 
 @dataclasses.dataclass(frozen=True)
 class TableRoofline:
-    """The rates that a table reaches at its 98th percentile (Williams et al., 2009)."""
+    """Roofline of a table: the 98th percentiles of the rates that its entries reach (Williams et al., 2009)."""
 
     flops_per_us: float
     bytes_per_us: float
@@ -46,20 +46,21 @@ class TableRoofline:
         )
 
     def bounds_us(self, table: Convolutions) -> tuple[np.ndarray, np.ndarray]:
-        """Return the times of computation and of memory traffic, shape (entries,) each."""
+        """Return the microseconds of computation and of memory traffic, shape (entries,) each."""
         flops, moved = work_of(table)
         return flops / self.flops_per_us, moved / self.bytes_per_us
 
     def latency_us(self, table: Convolutions) -> np.ndarray:
-        """Return the longer of both times plus the start of a kernel, shape (entries,)."""
+        """Return the longer of the two times of `bounds_us` plus the start of a kernel, microseconds, shape
+        (entries,)."""
         return np.maximum(*self.bounds_us(table)) + _OVERHEAD_US
 
 
 def shape_features(table: Convolutions, roofline: TableRoofline, units: int) -> np.ndarray:
-    """Return features of shapes, without times, as float32, shape (entries, features).
+    """Return the features of each shape, which include no measured time, as float32, shape (entries, features).
 
     Args:
-        units: number of blocks that the device computes at once; the time of kernels is a multiple of such waves.
+        units: number of blocks that the device computes at once, as one wave; a kernel takes a whole number of waves.
     """
     plain = table.matrix.astype(np.float64)
     depthwise, batch, inputs, size, outputs, kernel, stride, fused = plain.T
@@ -82,8 +83,13 @@ def shape_features(table: Convolutions, roofline: TableRoofline, units: int) -> 
 
 
 def blocked_us(table: Convolutions, roofline: TableRoofline, units: int) -> np.ndarray:
-    """Return the times of kernels that compute in whole blocks, `units` of them at once: wave quantisation (NVIDIA,
-    Matrix Multiplication Background, 2023). Shape (kernels, entries): matrix products first, then Winograd's."""
+    """Return the microseconds of kernels that compute whole blocks, `units` blocks at once.
+
+    This is wave quantisation (NVIDIA, Matrix Multiplication Background, 2023).
+
+    Returns:
+        shape (kernels, entries): first matrix products by the sizes of their blocks, then Winograd's kernels.
+    """
     _, batch, inputs, size, outputs, _, stride, _ = table.matrix.astype(np.float64).T
     side = np.ceil(size / stride)
     depth, channels = (np.ceil(each / 8) * 8 for each in (_depth(table), inputs))
@@ -106,11 +112,13 @@ def blocked_us(table: Convolutions, roofline: TableRoofline, units: int) -> np.n
 
 
 def bases_us(table: Convolutions, roofline: TableRoofline, units: int) -> np.ndarray:
-    """Return the times of simple models of the device, whose errors differ, so that regressions on them differ too.
+    """Return the microseconds by four simple models of the device.
+
+    The errors of the models differ, so the regressions that correct them differ too.
 
     Returns:
-        Shape (4, entries): the roofline; the fastest product of matrices in whole blocks, or memory if that takes
-        longer; both in turn; the mean product in whole blocks.
+        Shape (4, entries): the roofline; the longer of the fastest matrix product in whole blocks and the memory
+        traffic; the sum of these two; the mean over the matrix products in whole blocks.
     """
     products = blocked_us(table, roofline, units)[: len(_BLOCKS)]
     memory = roofline.bounds_us(table)[1] + _OVERHEAD_US
@@ -120,11 +128,12 @@ def bases_us(table: Convolutions, roofline: TableRoofline, units: int) -> np.nda
 
 @dataclasses.dataclass(frozen=True)
 class Surroundings:
-    """Neighbours of some entries.
+    """Values that are known at the neighbours of some entries.
 
     Attributes:
-        features: shape (entries, 9 for each axis), NaN if there is no neighbour.
-        estimate: shape (entries,), interpolated between neighbours, otherwise the mean of the nearest, otherwise 0.
+        features: shape (entries, 9 for each axis): result of `_along`, NaN if there is no neighbour.
+        estimate: shape (entries,): interpolated between neighbours on both sides; otherwise the mean of the nearest
+            neighbours; 0 if there is no neighbour.
     """
 
     features: np.ndarray
@@ -132,7 +141,11 @@ class Surroundings:
 
 
 def surroundings(known: Convolutions, values: np.ndarray, wanted: Convolutions) -> Surroundings:
-    """Return neighbours of `wanted` among `known`, whose values are given; an entry is never its own neighbour."""
+    """Return the neighbours of each entry of `wanted` among those of `known`; an entry is never its own neighbour.
+
+    Args:
+        values: value of each entry of `known`.
+    """
     columns: list[np.ndarray] = []
     between, nearest = _Mean(len(wanted)), _Mean(len(wanted))
     for number, axis in enumerate(_AXES):
@@ -149,8 +162,12 @@ def surroundings(known: Convolutions, values: np.ndarray, wanted: Convolutions) 
 
 
 def _along(known: Convolutions, values: np.ndarray, wanted: Convolutions, axis: tuple[str, ...]) -> list[np.ndarray]:
-    """Return two neighbours on each side along one axis, everything else equal: their values and distances in
-    octaves."""
+    """Return arrays about the two nearest neighbours on each side of an entry that differ from it on one axis only.
+
+    Returns:
+        values of the nearest neighbours before and after, the interpolated value, their distances in octaves, values of
+        the second neighbours before and after, and the values extrapolated from both neighbours of a side.
+    """
     line_known, line_wanted = _lines(known, wanted, axis)
     place_known, place_wanted = _place(known, axis), _place(wanted, axis)
     span = int(max(place_known.max(initial=0), place_wanted.max(initial=0))) + 1
@@ -187,7 +204,7 @@ def _place(table: Convolutions, axis: tuple[str, ...]) -> np.ndarray:
 
 
 def _lines(known: Convolutions, wanted: Convolutions, axis: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Return a number for each line of entries that differ along the axis only."""
+    """Return the number of the line of each entry of both tables; the entries of a line differ only along the axis."""
 
     def rest(table: Convolutions) -> list[np.ndarray]:
         percent = np.round(table.ratio * 100).astype(np.int64)

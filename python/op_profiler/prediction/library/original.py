@@ -1,9 +1,10 @@
 """The convolution predictor of TinyNAS's op_profiler, reproduced exactly.
 
-Convolutions of one kind, stride, fusion, kernel, batch and channel ratio are a plane over output channels and size. On
-it, scipy interpolates linearly in plain milliseconds. Outside of the plane, or if the result is negative, the nearest
-point is used, so there is no extrapolation on the plane. A ratio or batch that is not in the table is interpolated
-between those that are. (alibaba/lightweight-neural-architecture-search, tinynas/latency/op_profiler.)
+Convolutions of one kind, stride, fusion, kernel, batch and channel ratio form a plane over output channels and size. On
+a plane, scipy interpolates linearly in milliseconds. Outside of the plane, or if the result is negative, the nearest
+point is used, so nothing is extrapolated on a plane. For a ratio or a batch that is not in the table, the results of
+the planes with other ratios or batches are interpolated. (alibaba/lightweight-neural-architecture-search,
+tinynas/latency/op_profiler.)
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class OriginalPredictor:
             batches.setdefault(batch, {})[percent / 100] = _plane(rows)
 
     def predict(self, table: Convolutions) -> LibraryPrediction:
-        """Interpolate each entry, in microseconds; NaN where the table has no convolution of its group."""
+        """Return the interpolated microseconds of each entry; NaN if the fitted table has no convolution of the entry's
+        kind, stride, fusion and kernel."""
         estimates = [
             self._one((depthwise, stride, fused, kernel), batch, in_channels, size, out_channels) * 1e3
             for depthwise, batch, in_channels, size, out_channels, kernel, stride, fused in table.matrix.tolist()
@@ -50,7 +52,7 @@ class OriginalPredictor:
         return LibraryPrediction.without_interval(np.asarray(estimates))
 
     def _one(self, group: _Group, batch: int, in_channels: int, size: int, out_channels: int) -> float:
-        """Return milliseconds; NaN if the table has no entry of this kind."""
+        """Return the milliseconds of one convolution; NaN if the fitted table has no convolution of its group."""
         batches = self._planes.get(group, {})
         if not batches:
             return float("nan")
@@ -71,7 +73,11 @@ def _at_ratio(planes: Mapping[float, _Plane], ratio: float, out_channels: int, s
 
 
 def _between(values: Mapping[float, float], wanted: float) -> float:
-    """Interpolate or extrapolate linearly, over the points from which values increase; the first two always count."""
+    """Return the value at `wanted`, interpolated or extrapolated linearly.
+
+    Only points whose value is larger than those of all points before them are used, and always the first two points. If
+    the result is negative, the value of the first point is scaled in proportion.
+    """
     places = sorted(values)
     if len(places) < 2:
         return values[places[0]] * wanted / places[0] if places else float("nan")

@@ -14,7 +14,7 @@ from op_profiler.prediction.library.library_predictor import LibraryPrediction
 
 
 class RegressionPredictor:
-    """A `LibraryPredictor` on the logarithm of the latency, without intervals.
+    """A `LibraryPredictor` whose regressors estimate the logarithm of the latency; it has no intervals.
 
     Args:
         names: some of ``xgboost``, ``random_forest`` and ``decision_tree``; their estimates are averaged.

@@ -15,15 +15,17 @@ from op_profiler.prediction.library.splits import held_out
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """Errors relative to the measured latency.
+    """Errors of a predictor on one split, relative to the measured latency, as fractions (0.1 is 10 %).
 
     Attributes:
-        mape, median, p90: mean, median and 90th percentile of the absolute error; shares, not per cent.
-        within_10: share of the entries within 10 %.
-        bias: mean signed error.
-        coverage_90: share of the entries inside their 90 % interval; None if none has one.
-        unanswered: number of entries without an estimate, which are not counted in the other figures.
-        seconds: duration of fitting and predicting.
+        split, predictor: names.
+        trained, tested: numbers of training entries and of held-out entries.
+        mape, median, p90: mean, median and 90th percentile of the absolute error.
+        within_10: fraction of the entries with an absolute error of at most 10 %.
+        bias: mean signed error; positive if estimates are too long.
+        coverage_90: fraction of the entries inside their 90 % interval; None if no entry has an interval.
+        unanswered: number of entries without an estimate, which are not counted in the errors.
+        seconds: duration of fitting and predicting, seconds.
     """
 
     split: str
@@ -41,10 +43,10 @@ class Score:
 
 
 def evaluate(table: Convolutions, split: str, predictor: str, seed: int = 0) -> Score:
-    """Fit to the training part of a split and predict the held-out part.
+    """Return the errors of a predictor that is fitted to the training part of a split, on the held-out part.
 
     Raises:
-        UnknownNameError: no such split or predictor.
+        UnknownNameError: there is no such split or predictor.
         DatasetError: the table has nothing to hold out.
     """
     mask = held_out(table, split, seed)
@@ -59,7 +61,11 @@ def evaluate(table: Convolutions, split: str, predictor: str, seed: int = 0) -> 
 def score(
     measured_us: np.ndarray, predicted: LibraryPrediction, split: str, predictor: str, trained: int, seconds: float
 ) -> Score:
-    """Return the figures of one prediction."""
+    """Return the errors of one prediction.
+
+    Args:
+        split, predictor, trained, seconds: values of these fields of the result.
+    """
     known = np.isfinite(predicted.latency_us)
     errors = predicted.latency_us[known] / measured_us[known] - 1
     absolute = np.abs(errors) if known.any() else np.array([np.nan])

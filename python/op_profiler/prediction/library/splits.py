@@ -1,4 +1,4 @@
-"""Splits of a convolution table, one for each question of a user."""
+"""Splits of a table of convolutions into training entries and held-out entries."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ DESCRIPTIONS = {
 
 
 def held_out(table: Convolutions, split: str, seed: int = 0) -> np.ndarray:
-    """Return the mask of the held-out entries, shape (entries,).
+    """Return the mask of the entries that a split holds out, shape (entries,).
 
     Raises:
-        UnknownNameError: not one of `SPLITS`.
-        DatasetError: the table has nothing to hold out, or nothing else.
+        UnknownNameError: `split` is not one of `SPLITS`.
+        DatasetError: the split holds out no entry of the table, or all entries.
     """
     if split not in _SPLITS:
         raise UnknownNameError("split", split, SPLITS)

@@ -1,4 +1,4 @@
-"""Proposed schedules for an operator: the best known, or the best according to a ranking."""
+"""Proposed schedules for an operator: those that a ranking expects to be the fastest."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ _STEPS = 3
 
 @dataclasses.dataclass(frozen=True)
 class Proposal:
-    """A schedule that is expected to be fast.
+    """A schedule that a ranking expects to be fast.
 
     Attributes:
-        score: score of the ranking; lower is better.
+        candidate: task and point of the schedule.
+        score: result of `RankingModel.predict`; lower is better.
     """
 
     candidate: Candidate
@@ -43,12 +44,18 @@ def propose(
     threads: int,
     seed: int = 0,
 ) -> list[Proposal]:
-    """Return the schedules that the ranking puts first, among random points, points that were good elsewhere, and their
-    neighbours.
+    """Return `count` schedules of an anchor that the ranking expects to be the fastest, the best first.
+
+    The ranking scores random points, points like good schedules of other operators, and neighbours of the best points.
 
     Args:
+        anchor: the operator.
         tasks: each way to compute the anchor.
+        model: the ranking.
         known: good schedules of other operators: template, knobs, and time divided by the best time of that operator.
+        count: number of schedules; fewer are returned if the tasks have fewer points.
+        threads: thread count of the kernels.
+        seed: seed of random points.
     """
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002 - tasks draw from the global generators
@@ -79,7 +86,10 @@ def propose(
 
 
 def _diverse(ranked: list[Proposal], count: int) -> list[Proposal]:
-    """Return the first of the ranking, without those that differ in only one knob from one that is already included."""
+    """Return the first `count` proposals, without those that differ from an earlier one in at most one knob.
+
+    If there are too few of these, the first of the other proposals are added.
+    """
     chosen: list[Proposal] = []
     for proposal in ranked:
         if len(chosen) == count:
@@ -98,10 +108,14 @@ def _differences(one: Schedule, other: Schedule) -> int:
 def good_schedules(
     rows: Sequence[Mapping[str, Any]], data: Sequence[Example], share: float = 1.3
 ) -> list[tuple[str, Mapping[str, Any], float]]:
-    """Return template, knobs and relative time of trials within `share` of their operator's best.
+    """Return the trials whose time is at most `share` times the best time of their group.
 
     Args:
         rows: rows of the flat table, in the order of `data`.
+        data: the trials.
+
+    Returns:
+        template, knobs, and time divided by the best time of the group, for each trial.
     """
     best = best_of_groups(data)
     return [

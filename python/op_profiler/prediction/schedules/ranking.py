@@ -1,8 +1,8 @@
 """`RankingModel`: ranks the schedules of an operator; it is fitted to the trials of other operators.
 
 A gradient-boosted model (xgboost) regresses the logarithm of a candidate's time divided by the best time of its
-operator, from the operator's shape and the schedule's factors. Only the order within an operator is used. It is trained
-within operators, like the cost models of Chen et al., Learning to Optimize Tensor Programs (2018).
+operator, from the operator's shape and the schedule's factors. Only the order of the schedules of one operator is used,
+as in the cost models of Chen et al., Learning to Optimize Tensor Programs (2018).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LOOPS = ("ic.o", "ic.i", "kh", "kw", "k.o", "k.i", "y")
 _UNROLL = {"none": 0.0, "tile": 1.0, "tile and reduction": 2.0}
 _ROUNDS = 400
 _SLOWEST = math.log(20.0)
-"""Largest ratio to the best time: how much slower a schedule is beyond twenty times does not matter."""
+"""Logarithm of the largest ratio to the best time: slower schedules count as 20 times slower than the best one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Example:
         operator: workload key of the anchor.
         group: group within which times are comparable: one operator, thread count, cache state and device.
         features: see `features_of`.
-        latency_us: median; inf for a schedule that failed.
+        latency_us: median time; inf for a schedule that failed.
     """
 
     operator: str
@@ -58,8 +58,11 @@ def features_of(
     """Return the features of one schedule of one operator as numbers; sizes as logarithms to base 2.
 
     Args:
-        operator: with ``inputs``, ``params``, ``outputs`` (lists of {shape, dtype}), ``attrs`` and ``flops``.
-        factors: with the names of `op_profiler.schedules.factors.Factors`.
+        operator: the operator, with ``inputs``, ``params``, ``outputs`` (lists of {shape, dtype}), ``attrs`` and
+            ``flops``.
+        template: template of the schedule.
+        factors: factors of the schedule, with the names of `op_profiler.schedules.factors.Factors`.
+        threads: thread count of the kernel.
     """
     sizes = _sizes(operator)
     values = {f"size_{name}": math.log2(max(size, 1)) for name, size in sizes.items()}
@@ -89,7 +92,7 @@ def features_of(
 
 
 def _order(factors: Mapping[str, Any], sizes: Mapping[str, float], tile: Mapping[str, float]) -> dict[str, float]:
-    """Return the position of each loop, and the size of the parallel loop."""
+    """Return features of the order of the loops, of the extent of the parallel loop, and of ``compute_at``."""
     values: dict[str, float] = {}
     outer, _, inner = str(factors["reorder"] or "").partition(" | ")
     for place, axis in enumerate(outer.split()):
@@ -145,7 +148,7 @@ def _number(value: Any) -> float:
 
 
 class RankingModel:
-    """A ranking of one operator's schedules by predicted time; `train` creates it."""
+    """A model that ranks the schedules of an operator by predicted time; `train` creates it."""
 
     def __init__(self, names: Sequence[str], booster: Any) -> None:
         self._names = list(names)
@@ -153,10 +156,11 @@ class RankingModel:
 
     @classmethod
     def train(cls, data: Sequence[Example], seed: int = 0) -> RankingModel:
-        """Fit to trials.
+        """Return a ranking that is fitted to trials.
 
         Args:
-            data: trials of at least two operators with several trials each.
+            data: at least 50 trials, of at least two operators.
+            seed: seed of the regression.
 
         Raises:
             ValueError: there are too few trials.
@@ -183,8 +187,13 @@ class RankingModel:
         return cls(names, xgboost.train(parameters, matrix, num_boost_round=_ROUNDS))
 
     def predict(self, features: Sequence[Mapping[str, float]]) -> np.ndarray:
-        """Return the logarithm of the time divided by the operator's best, one per schedule; only their order is
-        meaningful."""
+        """Return the logarithm of the time divided by the operator's best time, for each schedule of one operator.
+
+        Only the order of the values is meaningful.
+
+        Args:
+            features: result of `features_of` for each schedule.
+        """
         xgboost = load_xgboost()
 
         rows = np.array([[f.get(name, math.nan) for name in self._names] for f in features], dtype="float32")
@@ -210,9 +219,10 @@ class RankingScore:
 
     Attributes:
         operators, trials: numbers of held-out operators and trials.
-        pairwise: share of pairs in the right order, among pairs of one operator that are at least 5 % apart in time.
-        top: for k, the geometric mean over operators of the best time among the k ranked first, divided by the best of
-            all; at most twenty, also if all k failed, as in training.
+        pairwise: share of the pairs of schedules in the right order, among pairs of one operator whose times differ by
+            more than 5 %; NaN if there are no such pairs.
+        top: by k, the best time among the k schedules that are ranked first, divided by the best time of all schedules:
+            geometric mean over operators. The ratio of an operator is at most 20, also if all k schedules failed.
     """
 
     operators: int
@@ -222,10 +232,12 @@ class RankingScore:
 
 
 def evaluate(data: Sequence[Example], groups: Sequence[Sequence[str]], ks: Sequence[int] = (1, 8, 16)) -> RankingScore:
-    """Hold out one group of operators after the other and rank their trials.
+    """Return the accuracy of rankings on the trials of held-out operators; each group of operators is held out once.
 
     Args:
-        groups: workload keys of anchors, e.g. one group per model.
+        data: trials of all operators.
+        groups: workload keys of the anchors of each group, e.g. one group per model.
+        ks: numbers of schedules for `RankingScore.top`.
     """
     right = pairs = trials = 0
     losses: dict[int, list[float]] = {k: [] for k in ks}

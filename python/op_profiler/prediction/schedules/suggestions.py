@@ -1,4 +1,4 @@
-"""`Suggestion`: the best known schedule of an operator, or otherwise the best of the ranking."""
+"""`ScheduleQuery`: the best known schedule of an operator, otherwise schedules that a ranking expects to be best."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 _FOLDS = 5
 MOST_TRIALS = 20_000
-"""Largest number of trials; of more, some are drawn at random. The ranking needs about ten kilobytes per trial."""
+"""Largest number of trials; if there are more, a random subset is used. The ranking needs about ten kilobytes per
+trial."""
 _COLUMNS = (
     *("measurement_key", "operator_key", "anchor", "op_names", "inputs", "params", "outputs", "attrs", "flops"),
     *("template", "knobs", "origin", "tile", "split", "fuse", "reorder", "compute_at", "vectorize", "unroll"),
@@ -46,11 +47,12 @@ class Suggestion:
     """One schedule for an operator.
 
     Attributes:
-        source: ``record`` (of the schedule records), ``measured`` (the best trial in the dataset) or ``predicted``.
-        latency_us: earlier measured time; None for a prediction.
-        conditions: threads and cache state for which it was found; None if a record does not contain them.
-        verified_us: time that this query measured; None if it measured none.
-        error: reason why this measurement failed.
+        source: ``record`` (from the schedule records), ``measured`` (the best trial in the dataset) or ``predicted``.
+        latency_us: time of the schedule that was measured before the query; None for a predicted schedule.
+        conditions: thread count and cache state for which the schedule was found; None if a record does not contain
+            them.
+        verified_us: time that the query measured; None if the query did not measure the schedule.
+        error: reason why the measurement of the query failed; None if it did not fail or was not made.
     """
 
     schedule: Schedule
@@ -63,7 +65,7 @@ class Suggestion:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """Schedules of one anchor, the best first."""
+    """Suggested schedules of one anchor, the best first; empty if no template of this project computes the anchor."""
 
     anchor: Operator
     suggestions: tuple[Suggestion, ...]
@@ -71,7 +73,7 @@ class Answer:
     __repr__ = brief
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
+        """Return a JSON-serializable dictionary: operator, anchor, output shape, and the fields of each suggestion."""
         return {
             "operator": self.anchor.key,
             "anchor": self.anchor.anchor,
@@ -86,8 +88,8 @@ class ScheduleQuery:
     Args:
         rows: rows of the flat table, origin ``trial``; the ranking is fitted to the trials of all devices.
         target: `tvm.target.Target`.
-        record_file: schedule records; None for none.
-        conditions: threads and cache state with which the operator is to run.
+        record_file: file of schedule records; None: no records are used.
+        conditions: thread count and cache state with which the operator is to run.
         devices: keys of the devices whose trials count as known schedules.
     """
 
@@ -109,7 +111,7 @@ class ScheduleQuery:
 
     @property
     def model(self) -> RankingModel:
-        """The ranking, fitted at first use.
+        """The ranking model, which is fitted at its first use.
 
         Raises:
             OpProfilerError: there are too few trials.
@@ -125,10 +127,14 @@ class ScheduleQuery:
         return self._model
 
     def answer(self, anchor: Operator, count: int, runner: Runner | None = None, verify: int = 0) -> Answer:
-        """Return the best known schedule, or the `count` schedules that are predicted to be the best.
+        """Return the best known schedule of an anchor, otherwise the `count` schedules that are predicted to be best.
 
         Args:
-            runner: measures the first `verify` predictions, alternately with the known schedules.
+            anchor: the operator.
+            count: number of predicted schedules.
+            runner: measures the first `verify` predicted schedules, in turn with the best known schedule; None: nothing
+                is measured.
+            verify: number of predicted schedules to measure; if it is 0 and a schedule is known, nothing is predicted.
         """
         tasks = [compiler_in_use().task(spec, self._target) for spec in compiler_in_use().own_tasks(anchor)]
         if not tasks:
@@ -151,8 +157,8 @@ class ScheduleQuery:
         return Answer(anchor, tuple(verified + [s for s, _ in suggestions[verify:count]]))
 
     def _known(self, anchor: Operator, specs: Iterable[TaskSpec]) -> Suggestion | None:
-        """Return the record that a build uses, otherwise the best trial of the same operator under the same
-        conditions."""
+        """Return the schedule of the record that a build uses, otherwise that of the best trial of the same operator
+        under the same conditions; None if there is neither."""
         chosen = records.choose(self._records, self._conditions)
         for computation in {records.computation_of(spec.template, spec.arguments) for spec in specs} & set(chosen):
             record = chosen[computation]
@@ -175,7 +181,11 @@ class ScheduleQuery:
         return row["device_key"] in self._devices and conditions == self._conditions
 
     def score(self) -> RankingScore:
-        """Return the score of the ranking on held-out operators (five folds)."""
+        """Return the score of the ranking on held-out operators (five folds).
+
+        Raises:
+            OpProfilerError: the trials have fewer than five operators.
+        """
         keys = sorted({example.operator for example in self._examples})
         if len(keys) < _FOLDS:
             raise OpProfilerError(f"trials of {len(keys)} operators are too few to hold some of them out")
@@ -204,9 +214,9 @@ def load_trials(db: str | None, shipped: Path | None, warn: Callable[[str], None
     operator needs it. Trials with an unknown thread count (imported ones) are left out.
 
     Args:
-        db: SQLAlchemy address; None: only the included trials.
-        shipped: Parquet file of the included trials, in the layout of ``op-profiler export``.
-        warn: called with the number of trials that are left out.
+        db: SQLAlchemy URL of the dataset; None: only the included trials.
+        shipped: Parquet file of the included trials, in the layout of ``op-profiler export``; None: no included trials.
+        warn: called with a message if trials are left out.
 
     Raises:
         OpProfilerError: the dataset cannot be read.
@@ -247,9 +257,9 @@ def _trials(db: str | None, shipped: Path | None) -> Iterator[dict[str, Any]]:
 
 
 def anchor_of_key(dataset: Dataset, key: str) -> Operator | None:
-    """Return the anchor of an operator of a dataset, by the key of either; None if the dataset has no such key.
+    """Return the anchor with a key, or that of the operator with the key; None if the dataset has no such key.
 
-    A dataset contains anchors of searches only; other anchors are created from their operators.
+    A dataset contains only the anchors of searches; other anchors are derived from the operators that contain them.
 
     Raises:
         ModelError: the operator has no heavy op, or cannot be rebuilt from its description.

@@ -3,7 +3,7 @@
 The prediction uses the searched operators in a dataset that are most similar in work, intensity and window, and whose
 default schedule reached a similar share of their processor's best rate. The prediction is the mean of their gains,
 weighted by similarity (Cover & Hart, Nearest Neighbor Pattern Classification, 1967). The interval comes from the errors
-when each of them is left out.
+of the predictions for each searched operator when this operator is left out.
 """
 
 from __future__ import annotations
@@ -40,9 +40,11 @@ class SearchedAnchor:
     """An anchor with the result of a search.
 
     Attributes:
-        group: one operator, thread count, cache state and device.
+        group: text that identifies the operator, thread count, cache state and device.
+        operator: the anchor, with the names of `op_profiler.operators.operator.Operator`.
+        cache: cache state.
         rate: FLOPs per microsecond of the default schedule, divided by the rate of good schedules on that device.
-        gain: logarithm of the default's time divided by the best time.
+        gain: logarithm of the time of the default schedule divided by the best time.
     """
 
     group: str
@@ -53,10 +55,10 @@ class SearchedAnchor:
 
 
 class TuningGain:
-    """A predictor of tuned times.
+    """A predictor of the time of an operator after a search.
 
     Args:
-        known: searches, at least `_FEWEST`.
+        known: results of at least `_FEWEST` searches.
     """
 
     def __init__(self, known: Sequence[SearchedAnchor]) -> None:
@@ -68,8 +70,8 @@ class TuningGain:
 
     @classmethod
     def of(cls, rows: Iterable[Mapping[str, Any]]) -> TuningGain | None:
-        """Create a predictor from rows of the flat table with origins ``trial`` and ``tuned``; None if they contain too
-        few searches.
+        """Return a predictor from rows of the flat table with origins ``trial`` and ``tuned``; None if the rows contain
+        fewer than `_FEWEST` searches.
         """
         known = searches(rows)
         return cls(known) if len(known) >= _FEWEST else None
@@ -81,8 +83,9 @@ class TuningGain:
 
         Args:
             operator: an anchor, with the names of `op_profiler.operators.operator.Operator`.
-            default_us: time with the present schedule.
-            peak_flops_per_us: peak of the processor, at the same thread count.
+            cache: cache state.
+            default_us: time with the default schedule.
+            peak_flops_per_us: peak rate of the processor at the same thread count, FLOPs per microsecond.
         """
         if operator["flops"] < min(float(one.operator["flops"]) for one in self.known) / _SMALLER:
             return None
@@ -100,13 +103,13 @@ class TuningGain:
         return float((weights * self._gains[nearest]).sum() / weights.sum())
 
     def held_out(self) -> np.ndarray:
-        """Return the predicted speed-up divided by the reached one, for each search when it was left out."""
+        """Return, for each known search, its speed-up predicted from the other searches over its measured speed-up."""
         predicted = [max(self._gain(f, leave_out=i), 0.0) for i, f in enumerate(self._features)]
         return np.exp(np.array(predicted) - self._gains)
 
 
 def searches(rows: Iterable[Mapping[str, Any]]) -> list[SearchedAnchor]:
-    """Return the searches among rows of trials in which the default was timed too."""
+    """Return the searches among rows of the flat table in which the default schedule was timed too."""
     groups: dict[str, tuple[Mapping[str, Any], _Least, _Least]] = {}
     for row in rows:
         if row["median_us"] is not None and not math.isnan(row["median_us"]) and row["flops"]:

@@ -28,14 +28,21 @@ _BYTES = {
     "int8_wo": (2.0, 1.0),
     "int4_wo": (2.0, 0.5),
 }
-"""Bytes of an input and of a weight, by data type."""
+"""Bytes of an element of the input and of an element of the weights, by data type."""
 _SHARE = 0.1  # share of the sites that is held out
 _PUBLISHED = Published(3.63, "median", "one site at a time, other tables")
 _MS = 1e3  # microseconds
 
 
 def processors_of(text: str, name: str, units: int, cache_bytes: float) -> list[Processor]:
-    """Return one data sheet for each data type of `_BYTES`, from the peaks in a system's YAML file."""
+    """Return one data sheet for each data type of `_BYTES`.
+
+    Args:
+        text: YAML file of a system, from which the peaks are read.
+        name: name of the system.
+        units: number of multiprocessors.
+        cache_bytes: size of the second-level cache.
+    """
     peak = {key: float(value) for key, value in re.findall(r"^\s+(\w+): ([\d.e+]+)", text, re.MULTILINE)}
     wide = peak["bfloat16_tc_flops"]
     narrow = {"fp8": "fp8_tc_flops", "fp8_block": "fp8_tc_flops", "sq": "int8_tc_flops"}
@@ -45,7 +52,7 @@ def processors_of(text: str, name: str, units: int, cache_bytes: float) -> list[
 
 
 def kernels(columns: dict[str, np.ndarray], processors: list[Processor]) -> Kernels:
-    """Return products from the columns gemm_dtype, m, n, k and latency (milliseconds)."""
+    """Return matrix products from the columns gemm_dtype, m, n, k and latency (milliseconds)."""
     rows, wide, depth = (columns[name].astype(np.float64) for name in "mnk")
     kind = np.array([list(_BYTES).index(dtype) for dtype in columns["gemm_dtype"]])
     inputs, weights = np.array(list(_BYTES.values()))[kind].T
@@ -62,7 +69,7 @@ def kernels(columns: dict[str, np.ndarray], processors: list[Processor]) -> Kern
 
 
 def read_columns(folder: Path, system: str, table: str, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return columns of one table, such as ``gemm/gemm``."""
+    """Return the columns `names` of a table, such as ``gemm/gemm``, by name."""
     import pyarrow.parquet
 
     kind, name = table.split("/")
@@ -78,7 +85,7 @@ def read_processors(folder: Path, system: str) -> list[Processor]:
 
 
 def read_table(folder: Path, system: str, reading: Reading) -> Kernels:
-    """Return the products of one system, and count rows that are not used in `reading`."""
+    """Return the matrix products of a system; add the number of rows that are not used to `reading`."""
     columns = read_columns(folder, system, "gemm/gemm", ("gemm_dtype", "m", "n", "k", "latency"))
     known = np.isin(columns["gemm_dtype"].astype(str), list(_BYTES)) & (columns["latency"] > 0)
     reading.skipped["no time, or another data type"] += int((~known).sum())
@@ -120,12 +127,13 @@ def read_batched_products(folder: Path, system: str) -> Kernels:
 
 
 def held_out_sites(table: Kernels, seed: int) -> np.ndarray:
-    """Return the mask of the rows of a tenth of the sites.
+    """Return a mask of the rows of a random tenth of the sites.
 
-    A site is as in aiconfigurator's own folds (`docs/design/perf_interp_design.md` there: "drop an entire (n,k) shape,
-    predict from neighbours"): a shape (n, k) of the weights with all rows m. There one site is dropped at a time, from
-    the tables of sglang 0.5.10 and vLLM 0.19.0 on H100 and GB200, which its wheel no longer has. Here a tenth of all
-    sites is dropped at once, with all data types, which is no easier.
+    A site is a shape (n, k) of the weights with all rows m, as in aiconfigurator's own folds
+    (`docs/design/perf_interp_design.md` of aiconfigurator: "drop an entire (n,k) shape, predict from neighbours").
+    aiconfigurator drops one site at a time, from the tables of sglang 0.5.10 and vLLM 0.19.0 on H100 and GB200, which
+    its wheel no longer contains. This function drops a tenth of all sites at once, with all data types; the prediction
+    is then no easier.
     """
     sites, site = np.unique(table.sizes[:, 2:], axis=0, return_inverse=True)
     hidden: np.ndarray = (np.random.default_rng(seed).random(len(sites)) < _SHARE)[site.ravel()]

@@ -28,10 +28,10 @@ _MS = 1e3  # microseconds
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
-    """Return the cells of the first sheet of a workbook, one row each, by the letters of their columns.
+    """Return the rows of the first sheet of a workbook, each as the texts of its cells by the letter of the column.
 
     Raises:
-        DatasetError: the file is not a workbook.
+        DatasetError: the file cannot be read, or is not a workbook.
     """
     try:
         with zipfile.ZipFile(path) as book:
@@ -54,7 +54,12 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 
 
 def convolutions(rows: list[dict[str, str]], reading: Reading) -> Convolutions:
-    """Return the convolutions that the predictor supports: square, with padding that keeps the size."""
+    """Return the convolutions that the predictor supports: square, with padding that keeps the size.
+
+    Args:
+        rows: result of `rows_of`.
+        reading: counts the other convolutions.
+    """
     found, times, inside = [], [], False
     for cells in rows:
         if "A" in cells:

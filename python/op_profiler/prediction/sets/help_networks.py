@@ -29,8 +29,8 @@ _SPACES: dict[str, tuple[tuple[str, ...], tuple[str, ...], Published | None]] = 
         None,
     ),
 }
-"""By search space: known devices (those of its training and its validation), new devices, and the results of HELP on
-these."""
+"""By search space: known devices (HELP's devices for training and validation), new devices, and HELP's result on the
+new devices."""
 _BATCH = re.compile(r"_(1|32|64|256)$")  # at the end of the name of a device
 _MS = 1e3  # microseconds
 
@@ -67,7 +67,11 @@ def _whole(task: TransferProblem, space: str, times: list[np.ndarray], published
 
 
 def _items(folder: Path, space: str, count: int) -> np.ndarray:
-    """Return the operation at each position of a network, one column for each; empty if the file contains code."""
+    """Return the features of each network, shape (networks, columns).
+
+    A column is 1 for the networks that have a certain operation at a certain position, otherwise 0. For the space
+    ``ofa``, whose file of networks contains code and is not loaded, there is a single column of zeros.
+    """
     if space == "fbnet":
         places = np.array(_load(folder / "data/fbnet/arch.pt"))
     elif space == "nasbench201":

@@ -36,11 +36,11 @@ _FARTHEST = 2.0  # mean distances of the left-out largest kernels up to which er
 
 
 class KernelProblem:
-    """Training rows, and the methods, which are fitted at first use.
+    """Training rows and the methods of `METHODS`, each of which is fitted at its first use.
 
     Args:
         train: kernels with a time.
-        seed: seed of the trees and of the held-out part.
+        seed: seed of the trees and of the rows that are held out to calibrate the interval.
     """
 
     def __init__(self, train: Kernels, seed: int) -> None:
@@ -53,7 +53,7 @@ class KernelProblem:
         held_out: str,
         published: Published | None = None,
     ) -> Split:
-        """Return the rows to predict with the methods."""
+        """Return a split whose methods predict the rows of `test`; for the other arguments see `Split`."""
         return Split(
             name=name,
             held_out=held_out,
@@ -79,7 +79,8 @@ class KernelProblem:
         return _Plain(self._train, self._seed)
 
     def _factor(self, test: Kernels) -> np.ndarray:
-        """Return the median logarithm of time divided by roofline for each kind."""
+        """Return, for each test row, the median logarithm of time divided by roofline of the training rows of its kind;
+        of all training rows if there are none of its kind."""
         ratio = np.log(self._train.time_us / self._train.roofline_us)
         kinds = {kind: np.median(ratio[self._train.kind == kind]) for kind in np.unique(self._train.kind)}
         return np.array([kinds.get(kind, np.median(ratio)) for kind in test.kind])
@@ -96,12 +97,17 @@ class _Plain:
 
 
 Limits = dict[int, tuple[list[float], list[float]]]
-"""By kind, the least and the greatest sizes and work of the training rows, in octaves."""
+"""Smallest and largest sizes and work of the training rows, as base-2 logarithms, by kind."""
 
 
 @dataclasses.dataclass(frozen=True)
 class KernelSpread:
-    """Quantile of the error divided by `margin` + disagreement; the margin is the median error."""
+    """Half the width of an interval, in logarithms: `quantile` * (`margin` + disagreement of the regressors).
+
+    Attributes:
+        quantile: 90 % quantile of the error divided by (`margin` + disagreement); a number, or one per row.
+        margin: median of the error; a number, or one per row.
+    """
 
     quantile: np.ndarray | float
     margin: np.ndarray | float
@@ -109,7 +115,12 @@ class KernelSpread:
 
 @dataclasses.dataclass(frozen=True)
 class DistantSpread:
-    """Errors of rows that are unlike the training rows, and their mean distance to them."""
+    """Interval of rows that are unlike the training rows.
+
+    Attributes:
+        spread: the interval, calibrated on left-out rows.
+        distance: mean distance of the left-out rows from the training rows.
+    """
 
     spread: KernelSpread
     distance: float
@@ -117,17 +128,17 @@ class DistantSpread:
 
 @dataclasses.dataclass(frozen=True)
 class KernelPredictor:
-    """Estimates with 90 % intervals.
+    """A fitted predictor of the times of kernels, with 90 % intervals.
 
     Attributes:
-        ensemble: computes the estimates, and the disagreement of its regressors.
+        ensemble: regressors that compute the estimates; their disagreement widens the intervals.
         known: processors that were measured.
-        limits: least and greatest logarithms of sizes and work, by kind.
-        near: errors on a part of the rows.
-        beyond: errors on the largest kernels, by octaves beyond the limits; None if the kernels of each kind have equal
-            sizes.
-        far: errors on each processor left out in turn, by the distance to the nearest one; None if only one was
-            measured.
+        limits: smallest and largest sizes and work of the training rows.
+        near: interval of kernels that are like the training rows, calibrated on a held-out part of these.
+        beyond: interval of kernels larger than the training rows, calibrated on the largest kernels, left out; its
+            distance is in octaves beyond the limits. None if the kernels of each kind have equal sizes.
+        far: interval on processors that were not measured, calibrated by leaving out each processor in turn; its
+            distance is that of the data sheets to the nearest processor. None if only one processor was measured.
     """
 
     ensemble: Ensemble
@@ -141,12 +152,13 @@ class KernelPredictor:
     def fit(
         cls, train: Kernels, seed: int, *, own: bool = True, parts: list[np.ndarray] | None = None
     ) -> KernelPredictor:
-        """Fit to kernels with a time.
+        """Return a predictor that is fitted to kernels with a time.
 
         Args:
-            seed: of the trees and of the part that is held out.
+            train: the kernels.
+            seed: seed of the trees and of the part that is held out.
             own: as for `Ensemble.fit`.
-            parts: masks of rows that are left out in turn to calibrate the interval; default: a random part.
+            parts: masks of rows that are left out in turn to calibrate `near`; default: a random part.
         """
 
         def spread(parts: list[np.ndarray]) -> KernelSpread:
@@ -169,7 +181,8 @@ class KernelPredictor:
         return cls(Ensemble.fit(train, seed, own=own), known, _limits(train), near, beyond, far)
 
     def predict(self, test: Kernels) -> LibraryPrediction:
-        """Return times in microseconds with 90 % intervals, wider for sizes and processors unlike the known ones."""
+        """Return times in microseconds with 90 % intervals, which are wider for sizes and processors unlike those of
+        the training rows."""
         estimates = self.ensemble.estimates(test)
         centre = estimates.mean(axis=0)
         spread = self._spread_at(_octaves_beyond(test, self.limits), _distances(test, self.known))
@@ -177,7 +190,7 @@ class KernelPredictor:
         return LibraryPrediction(np.exp(centre), np.exp(centre - width), np.exp(centre + width))
 
     def _spread_at(self, octaves: np.ndarray, distance: np.ndarray) -> KernelSpread:
-        """Interpolate between near and distant errors, and take the larger of the two interpolations."""
+        """Interpolate from `near` to `beyond` and from `near` to `far`, and return the larger of the two results."""
         quantile, margin = (np.full(len(octaves), value) for value in (self.near.quantile, self.near.margin))
         for errors, away, most in ((self.beyond, octaves, _FARTHEST), (self.far, distance, 1.0)):
             if errors is not None and errors.distance:
@@ -191,7 +204,7 @@ class KernelPredictor:
 
 
 def _largest(train: Kernels) -> np.ndarray:
-    """Return a mask of the rows of each kind that have the most work."""
+    """Return a mask of the share `_LARGEST` of each kind's rows that have the most work."""
     work = train.flops + train.moved
     mask = np.zeros(len(train), dtype=bool)
     for kind in np.unique(train.kind):
@@ -212,8 +225,8 @@ def _limits(train: Kernels) -> Limits:
 
 
 def _octaves_beyond(test: Kernels, limits: Limits) -> np.ndarray:
-    """Return by how many octaves the axis that is farthest outside of the limits is outside; infinity for a kind
-    without limits."""
+    """Return, for each row, the largest number of octaves by which one of its sizes or its work is outside of the
+    limits of its kind; infinity for a kind without limits."""
     axes, beyond = _axes(test), np.full(len(test), np.inf)
     for kind, (least, greatest) in limits.items():
         rows = test.kind == kind
@@ -236,10 +249,14 @@ def _spread(train: Kernels, parts: list[np.ndarray], seed: int, *, own: bool) ->
 
 @dataclasses.dataclass(frozen=True)
 class Ensemble:
-    """Regressors for each simple model of `log_bases`: fitted to all rows, and to each processor.
+    """Regressors for each simple model of `log_bases`, fitted to all rows and to the rows of each processor.
 
-    A processor that was not measured is predicted by the regressors of other processors, weighted by similar data
-    sheets.
+    For a processor that was not measured, the regressors of the measured processors are weighted by the similarity of
+    the data sheets.
+
+    Attributes:
+        pooled: regressors that are fitted to all rows.
+        own: regressors that are fitted to the rows of one processor, by processor.
     """
 
     pooled: Sequence[Trees]
@@ -247,11 +264,13 @@ class Ensemble:
 
     @classmethod
     def fit(cls, train: Kernels, seed: int, *, own: bool = True) -> Ensemble:
-        """Fit to kernels with a time.
+        """Return regressors that are fitted to kernels with a time.
 
         Args:
-            own: whether each processor has its own regressors, if there are several. Without them, the size is a
-                fraction.
+            train: the kernels.
+            seed: seed of the trees.
+            own: whether each processor has its own regressors, if there are several processors. Without these
+                regressors, the ensemble needs a fraction of the bytes.
         """
         columns, left = features(train), np.log(train.time_us) - log_bases(train)
 
@@ -265,7 +284,7 @@ class Ensemble:
         return cls(fitted(np.ones(len(train), dtype=bool)), each)
 
     def estimates(self, test: Kernels) -> np.ndarray:
-        """Return the logarithms of microseconds, shape (models, rows)."""
+        """Return the estimate of each regressor, as logarithms of microseconds, shape (models, rows)."""
         columns, bases = features(test), log_bases(test)
 
         def answers(models: Sequence[Trees]) -> np.ndarray:
@@ -280,8 +299,8 @@ class Ensemble:
 
 
 def _likeness(test: Processor, known: list[Processor]) -> np.ndarray:
-    """Return weights of known processors, by the distance of their data sheets; 1 for the same processor if it is
-    known."""
+    """Return the weights of the known processors, by the distance of their data sheets from that of `test`; if `test`
+    is known, its weight is 1."""
     same = np.array([float(processor.name == test.name) for processor in known])
     distance = np.array([np.linalg.norm(processor.description - test.description) for processor in known])
     weights: np.ndarray = same if same.any() else np.exp(-((distance - distance.min()) ** 2) / (2 * _SIMILAR**2))
@@ -307,6 +326,6 @@ def _distances(test: Kernels, known: Sequence[Processor]) -> np.ndarray:
 
 
 def boost(columns: np.ndarray, targets: np.ndarray, settings: dict[str, Any], rounds: int, seed: int) -> Booster:
-    """Run gradient boosting, with the default settings of xgboost except for `settings`."""
+    """Return a model that is fitted by gradient boosting, with xgboost's default settings except for `settings`."""
     library = load_xgboost()
     return library.train({"seed": seed, **settings}, library.DMatrix(columns, targets), rounds)

@@ -1,8 +1,8 @@
-"""Kernels of vendors' libraries: their sizes, the processors they ran on, and features that do not depend on either.
+"""Kernels of vendors' libraries: their sizes, the processors they ran on, and features for regressors.
 
 Every kernel is described as a batch of matrix products: an element-wise operator, a softmax or a norm has depth 1. The
-features relate its work to the peaks of the processor, so that regressors that are fitted to some processors can
-predict a processor that was never measured.
+features relate the work of a kernel to the peaks of the processor, so that regressors that are fitted to some
+processors can predict a processor that was never measured.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Processor:
 
     Attributes:
         units: number of multiprocessors or cores.
-        cache_bytes: size of the last level; 0 if the set does not contain it.
+        cache_bytes: size of the last-level cache; 0 if the set does not contain it.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Processor:
 
     @property
     def description(self) -> np.ndarray:
-        """Logarithms by which processors are compared."""
+        """Logarithms of the peaks, the number of units and the cache size; their distance compares processors."""
         values = (self.flops_per_us, self.bytes_per_us, self.units, max(self.cache_bytes, 1.0))
         return np.log([float(value) for value in values])
 
@@ -45,8 +45,8 @@ class Kernels:
 
     Attributes:
         sizes: shape (rows, 4): batch, rows, columns and depth of the product.
-        flops, moved: work, and bytes if each tensor is moved once.
-        kind: number of the operator, data type or library.
+        flops, moved: arithmetic operations, and bytes if each tensor is moved once.
+        kind: number that identifies the operator, data type or library.
         processor: index into `processors`.
         more: shape (rows, any): further features, such as the knobs of a schedule.
         time_us: microseconds of one call.
@@ -70,27 +70,31 @@ class Kernels:
         return dataclasses.replace(self, **{name: getattr(self, name)[mask] for name in arrays})
 
     def peak(self, name: str) -> np.ndarray:
-        """Return a field of `Processor` for each row."""
+        """Return, for each row, a numeric field of its processor, such as ``units``."""
         return np.array([float(getattr(processor, name)) for processor in self.processors])[self.processor]
 
     @property
     def compute_us(self) -> np.ndarray:
-        """Time of the arithmetic at the peak."""
+        """Microseconds of the arithmetic at the peak of the processor."""
         return np.asarray(self.flops / self.peak("flops_per_us"))
 
     @property
     def memory_us(self) -> np.ndarray:
-        """Time of the transfers at the peak."""
+        """Microseconds of the transfers at the peak bandwidth of the processor."""
         return np.asarray(self.moved / self.peak("bytes_per_us"))
 
     @property
     def roofline_us(self) -> np.ndarray:
-        """The longer of arithmetic and transfers, plus the start of a kernel."""
+        """Microseconds: the longer of arithmetic and transfers, plus the start of a kernel."""
         return np.asarray(np.maximum(self.compute_us, self.memory_us) + _START_US)
 
 
 def tiled_us(table: Kernels) -> np.ndarray:
-    """Return the time of the arithmetic in whole tiles, computed in parallel on all units, shape (tilings, rows)."""
+    """Return the microseconds of a kernel whose arithmetic is rounded up to whole tiles on all units.
+
+    Returns:
+        shape (tilings, rows), one row for each size of `_TILES`.
+    """
     batch, rows, columns, depth = table.sizes.T
     units, peak = table.peak("units"), table.peak("flops_per_us")
     waves = [
@@ -100,7 +104,7 @@ def tiled_us(table: Kernels) -> np.ndarray:
 
 
 def features(table: Kernels) -> np.ndarray:
-    """Return features without times, as float32, shape (rows, features)."""
+    """Return the features of each kernel, which do not include its time, as float32, shape (rows, features)."""
     batch, rows, columns, depth = table.sizes.T
     roofline, units, cache = table.roofline_us, table.peak("units"), np.maximum(table.peak("cache_bytes"), 1.0)
     compute, memory = table.compute_us, table.memory_us
@@ -114,14 +118,21 @@ def features(table: Kernels) -> np.ndarray:
 
 
 def plain_features(table: Kernels) -> np.ndarray:
-    """Return sizes, work and data sheet unchanged, for a regressor without an analytic model."""
+    """Return the logarithms of sizes, work and data sheet, for a regressor without an analytic model.
+
+    Returns:
+        float32, shape (rows, features).
+    """
     peaks = [table.peak(name) for name in ("flops_per_us", "bytes_per_us", "units", "cache_bytes")]
     columns = [np.log1p(column) for column in (*table.sizes.T, table.flops, table.moved, *peaks)]
     return np.column_stack([*columns, table.kind, table.more]).astype(np.float32)
 
 
 def log_bases(table: Kernels) -> np.ndarray:
-    """Return the logarithms of simple models of a kernel's time, whose errors differ, shape (3, rows)."""
+    """Return the estimates of three simple models of a kernel's time, as logarithms of microseconds, shape (3, rows).
+
+    The models are the roofline, the longer of the fastest tiling and the transfers, and the sum of these two.
+    """
     fastest, memory = tiled_us(table).min(axis=0), table.memory_us + _START_US
     logarithms: np.ndarray = np.log([table.roofline_us, np.maximum(fastest, memory), fastest + memory])
     return logarithms

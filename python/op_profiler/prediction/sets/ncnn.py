@@ -22,7 +22,15 @@ _MS = 1e3  # microseconds
 
 
 def read_table(text: str, reading: Reading) -> dict[tuple[str, ...], dict[str, float]]:
-    """Return the minimum of each network in microseconds, by processor and the settings of a run; GPUs are skipped."""
+    """Return the minimum time of each network in microseconds, by run and network; runs on GPUs are skipped.
+
+    Args:
+        text: the README of ncnn's benchmark.
+        reading: counts the skipped rows.
+
+    Returns:
+        by run (processor, number of threads, power mode; each is a text), the times by the name of the network.
+    """
     found: dict[tuple[str, ...], dict[str, float]] = {}
     processor = ""
     settings: dict[str, str] = {}

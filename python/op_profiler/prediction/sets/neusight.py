@@ -25,13 +25,13 @@ OPERATORS = {
     "element-wise": (_ELEMENT_WISE, "elem", 19.3),
     "layer norm": (("ln",), "ln", 56.7),
 }
-"""Folders of the training rows, file of the test rows, and the published error."""
+"""By operator: folders of the training rows, file of the test rows, and the published error (MAPE in per cent)."""
 _MOST_FLOPS = 1e6  # in units of 1e9; one file pools the tensor cores of several GPUs
 _GB, _MB, _MS = 1e3, 1e6, 1e3  # bytes in a microsecond at 1 GB/s; bytes; microseconds
 
 
 def processors_of(folder: Path) -> list[Processor]:
-    """Return the data sheets, in float32."""
+    """Return the data sheets of NeuSight's GPUs, with the peak of float32."""
     found = [json.loads(path.read_text()) for path in sorted((folder / _DATA / "device_configs").glob("*.json"))]
     found = [about for about in found if about.get("SingleFLOPs", np.inf) < _MOST_FLOPS]
     return [
@@ -69,7 +69,7 @@ def kernels(rows: list[dict[str, str]], processors: list[Processor]) -> Kernels:
 
 
 def rows_of(folder: Path, names: Sequence[str], file: str) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
-    """Return the training rows of some operators, and the test rows of a file."""
+    """Return the training rows in the folders `names`, and the test rows in the file `file`."""
     folders = [folder / _DATA / f"dataset/train/collect/{name}/p2.1.0" for name in names]
     learned = [row for each in folders for path in sorted(each.glob("*.csv")) for row in read_csv(path)]
     return learned, read_csv(folder / _DATA / f"dataset/test/{file}.csv")

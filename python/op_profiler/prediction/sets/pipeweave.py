@@ -18,10 +18,10 @@ _CACHE_BYTES = 50e6  # of the second level, which all four have
 
 
 def kernels(rows: list[dict[str, str]], processors: dict[str, Processor]) -> Kernels:
-    """Return products from the columns M, N, K, avg_duration (microseconds) and the data sheet in each row.
+    """Return matrix products from the columns M, N, K, avg_duration (microseconds) and the data sheet in each row.
 
     Args:
-        processors: data sheets by name; those of the rows are added.
+        processors: data sheets by name; the function adds the data sheets of the rows.
     """
     for row in rows:
         if row["hardware"] not in processors:

@@ -15,17 +15,19 @@ from op_profiler.errors import DatasetError
 from op_profiler.prediction.library.library_predictor import LibraryPrediction
 
 METHODS = ("default", "trees", "factor")
-"""This project's method; gradient boosting on sizes and data sheets; one factor on a simple model or a known device."""
+"""Methods that are evaluated on each set: ``default`` is this project's method, ``trees`` is plain gradient boosting,
+and ``factor`` multiplies a simple model, or the times of known devices, by one factor."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Published:
-    """An error that others published, or that was computed from their results.
+    """An error or rank correlation that the authors of a set published, or that was computed from their results.
 
     Attributes:
-        percent: the number; a rank correlation is not one of them.
-        measure: ``MAPE`` or ``median`` of the absolute error, or ``Spearman``, which is a share and no percentage.
-        of: split of the error, if it is not the split itself.
+        percent: the error in per cent, or the rank correlation, which is at most 1.
+        measure: ``MAPE`` or ``median`` (of the absolute error), or ``Spearman`` (the rank correlation); may end with a
+            description of the data.
+        of: description of the split of the published error; empty if it is the split that the error is shown for.
     """
 
     percent: float
@@ -38,14 +40,14 @@ class Split:
     """Rows to predict, and the methods that predict them.
 
     Attributes:
-        name: unique in its set.
+        name: name of the split, unique in its set.
         held_out: description of the rows that the methods are not fitted to.
         development: description of the training rows by which weights and intervals were chosen.
         trained: number of training rows.
         truth_us: shape (rows,), microseconds.
         answer: returns the estimates of one of `METHODS`.
-        published: error of others on the same split, or None.
-        ranked: shape (rows,): groups within which ranks are compared; None if others compare none.
+        published: published error or rank correlation; None if none was published.
+        ranked: shape (rows,): number of the group within which a row is ranked; None: no rank correlation is computed.
     """
 
     name: str
@@ -60,10 +62,10 @@ class Split:
 
 @dataclasses.dataclass
 class Reading:
-    """Result of a reader.
+    """Splits that a reader of a set returns, and the number of rows that the reader skipped.
 
     Attributes:
-        splits: in the order in which they are shown.
+        splits: splits in the order in which they are shown.
         skipped: number of rows that are not used, by reason.
     """
 
@@ -86,11 +88,11 @@ class PublicSet:
     """A set of measurements that others published.
 
     Attributes:
-        about: one line without a full stop.
-        fetch: command that fetches it into the folder of sets, as the subfolder `folder`.
-        licence: its licence, or a note that it has none.
-        needs: files, relative to its folder, without which it counts as absent.
-        read: reads it, given its folder and a seed for random choices.
+        about: description of the set in one line without a full stop.
+        fetch: shell command that fetches the set; run in the folder of all sets, it creates the folder of this set.
+        licence: licence of the set, or a note that no licence is stated.
+        needs: files, relative to the folder of the set, without which the set counts as absent.
+        read: function that reads the set, given the folder of the set and a seed for random choices.
     """
 
     about: str
@@ -110,10 +112,10 @@ def repository(name: str, folder: str) -> str:
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
-    """Return the rows of a file with a header.
+    """Return the rows of a CSV file with a header, each as texts by the name of the column.
 
     Raises:
-        DatasetError: the file does not exist, or is a pointer of Git LFS.
+        DatasetError: the file cannot be read, or is a pointer of Git LFS.
     """
     try:
         with path.open(newline="", encoding="utf-8") as file:
@@ -126,7 +128,7 @@ def read_csv(path: Path) -> list[dict[str, str]]:
 
 
 def spearman(one: np.ndarray, other: np.ndarray) -> float:
-    """Return the correlation of ranks; equal values share their mean rank."""
+    """Return Spearman's rank correlation of two arrays; equal values share their mean rank."""
     return float(np.corrcoef(_ranks(one), _ranks(other))[0, 1])
 
 

@@ -18,18 +18,18 @@ from op_profiler.prediction.sets.public_set import METHODS, Published, Split, sp
 
 @dataclasses.dataclass(frozen=True)
 class SetScore:
-    """Errors on one split, relative to the measured time; shares, not per cent.
+    """Errors of the methods on one split, relative to the measured time, as fractions (0.1 is 10 %).
 
     Attributes:
-        set, split: names.
+        set, split: names of the set and of the split.
         held_out: description of the rows that were not used to fit.
         development: description of the training rows by which intervals and weights were chosen.
         trained, tested: numbers of rows.
         mape, median, within_10, bias, coverage_90: of this project's method, as in `Score`.
-        spearman: mean correlation of ranks within a device, if devices are compared by ranks.
+        spearman: mean over the devices of this project's rank correlation; None if the split has no ranks.
         trees, factor: MAPE of plain gradient boosting, and of one factor on a simple model or on known devices.
-        published: error of others on the same split, or None.
-        seconds: duration of fitting and predicting, for all three methods.
+        published: published error or rank correlation; None if none was published.
+        seconds: duration of fitting and predicting in seconds, for all three methods together.
     """
 
     set: str
@@ -56,8 +56,8 @@ class SetResult:
 
     Attributes:
         set: name of the set.
-        licence: its licence, or a note that it has none.
-        fetch: command that fetches it, if it is absent.
+        licence: licence of the set, or a note that no licence is stated.
+        fetch: command that fetches the set if it is absent; None if it is present.
         skipped: number of rows that are not used, by reason.
         scores: one per split; empty if the set is absent.
     """
@@ -86,10 +86,14 @@ def evaluate_sets(
 
     Args:
         names: names of sets.
-        folder: as for `sets_folder`.
-        announce: called before each split with its name.
-        wanted: whether a split of a set is evaluated.
+        folder: folder that contains a folder for each set; None: see `sets_folder`.
+        seed: seed of random choices.
+        announce: called with a message before a set is read and before a split is evaluated.
+        wanted: called with the names of a set and a split; returns whether the split is evaluated.
         scored: called after each split with its errors.
+
+    Yields:
+        the result of each set, in the order of `names`.
 
     Raises:
         UnknownNameError: there is no such set.

@@ -22,7 +22,7 @@ _LIBRARIES = {"FP16": "conv_data.out.fp16", "INT8": "conv_data.out.int8"}
 
 
 def usable(path: Path, reading: Reading) -> Convolutions:
-    """Return the usable rows of a library."""
+    """Return the rows of a file of convolutions that have a plausible time; count the skipped rows in `reading`."""
     read = read_library(path)
     table, findings = without_suspicious(read)
     reading.skipped["failed"] += read.failed
@@ -32,8 +32,11 @@ def usable(path: Path, reading: Reading) -> Convolutions:
 
 
 def answers(train: Convolutions, test: Convolutions, seed: int) -> Callable[[str], LibraryPrediction]:
-    """Return estimates by method: the predictor of convolution libraries, its xgboost, and a roofline with one
-    factor."""
+    """Return a function that returns the estimates of a method for the rows of `test`.
+
+    The method ``default`` is the predictor of convolution libraries, ``trees`` is its variant `xgboost`, and ``factor``
+    is a roofline multiplied by one factor.
+    """
 
     @functools.cache
     def fitted(name: str) -> LibraryPrediction:

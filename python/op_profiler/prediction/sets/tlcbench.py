@@ -27,7 +27,7 @@ _US = 1e6  # microseconds in a second
 
 
 def kernels(records: Sequence[Record], processor: Processor) -> Kernels:
-    """Return products of matrices with their schedules, from records that have a time."""
+    """Return one kernel per record, a matrix product with its schedule; every record must have a time."""
     sizes = []
     for record in records:
         data, weight = (tensor.shape for tensor in TaskArguments.of(record.arguments, windows=0).tensors[:2])
@@ -48,7 +48,10 @@ def kernels(records: Sequence[Record], processor: Processor) -> Kernels:
 
 
 def _knobs(record: Record) -> list[float]:
-    """Return the values of all knobs, in the order of their names: logarithms of factors, numbers of choices."""
+    """Return log2(|value| + 1) of the numbers of all knobs, in the order of the knobs' names.
+
+    A value that is not a number becomes -1. The list is cut, or filled with -2, to `_KNOBS` entries.
+    """
     values: list[float] = []
     for _, value in sorted(record.knobs.items()):
         factors = list(value)[:_FACTORS] if isinstance(value, (list, tuple)) else [value]

@@ -22,7 +22,7 @@ _US = 1e6  # microseconds in a second
 
 
 def fastest(records: list[Record], reading: Reading) -> dict[str, dict[str, float]]:
-    """Return the microseconds of the fastest record of each task, by processor."""
+    """Return the time of the fastest record of each task in microseconds, by processor and task."""
     found: dict[str, dict[str, float]] = {}
     for record in records:
         model = _MODEL.search(record.target)
@@ -55,7 +55,12 @@ def _read(folder: Path, seed: int) -> Reading:
 
 
 def sizes_of(record: Record, count: int = 12) -> list[float]:
-    """Return the logarithms of the first `count` integers among the arguments, and the template."""
+    """Return features of a record: logarithms of its first `count` integer arguments, and its kind of template.
+
+    Returns:
+        log2(1 + |n|) of each integer n, filled with 0 to `count` entries, then 1 or 0 for a Winograd template and for
+        a depthwise template.
+    """
     numbers: list[float] = []
 
     def walk(value: object) -> None:

@@ -37,8 +37,8 @@ class TransferProblem:
     """Known devices, and devices of which a few items are measured.
 
     Args:
-        known: by device, microseconds of each item in each of its settings (such as batch or threads); NaN if there is
-            none. Settings of a device are left out together.
+        known: by device, an array for each of its settings (such as batch or threads): microseconds of each item, NaN
+            if the item was not measured. All settings of a device are left out together.
         samples: number of items that are measured on a new device.
         items: shape (items, features): features of an item, without a time.
         seed: seed of random choices.
@@ -51,7 +51,14 @@ class TransferProblem:
         self._samples, self._items, self._seed = samples, items, seed
 
     def split(self, name: str, times: Sequence[np.ndarray], held_out: str, published: Published | None = None) -> Split:
-        """Return every new device with several draws of its times; each is ranked separately."""
+        """Return a split that predicts the items of new devices, each from several draws of measured items.
+
+        Each draw is ranked separately. If a draw contains all items, there is only one.
+
+        Args:
+            name, held_out, published: see `Split`.
+            times: for each new device, microseconds of each item; NaN if the item was not measured.
+        """
         draws = range(_DRAWS if len(self._items) > _CANDIDATES else 1)  # a single draw contains all items otherwise
         asked = [(device, *self._drawn(self._known, device, draw)) for device in times for draw in draws]
         asked = [(device, sampled, rest) for device, sampled, rest in asked if len(rest)]
@@ -69,8 +76,7 @@ class TransferProblem:
     def _drawn(self, known: np.ndarray, device: np.ndarray, draw: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the items that are measured on the new device, and those that are predicted.
 
-        Of the items of a draw, those are measured that leave the smallest variance (greedy design: Krause et al.,
-        2008).
+        The measured items are those of the draw that leave the smallest variance (greedy design: Krause et al., 2008).
         """
         there = np.random.default_rng((self._seed, draw)).permutation(np.flatnonzero(np.isfinite(device)))
         drawn = there[:_CANDIDATES]
@@ -136,7 +142,7 @@ class TransferProblem:
         return min(judged(weight) for weight in _PRIOR_SAMPLES)[1:]
 
     def _left_out(self, noise: float, likeness: float) -> list[_LeftOut]:
-        """Return the results on the devices of `_trials`."""
+        """Return the errors on each left-out device of `_trials`, predicted from the other known devices."""
         results = []
         for number, sampled, rest in self._trials:
             device, others = self._known[number], self._known[self._device != self._device[number]]
@@ -212,21 +218,28 @@ class _LeftOut:
 
 
 def _scale(misfit: float, samples: int, weight: float, usual: float) -> float:
-    """Return the factor of a device's standard deviations: the mean of its misfit and the usual one, by weights."""
+    """Return the factor of a device's standard deviations: the square root of the weighted mean of its misfit and the
+    usual misfit."""
     share = (samples - 1) / (samples - 1 + weight)
     return float(np.sqrt(share * misfit + (1 - share) * usual))
 
 
 def _parts(known: np.ndarray) -> np.ndarray:
-    """Return factors of the covariance: known devices' logarithms without their levels and their mean."""
+    """Return P of the covariance P^T P: logarithms of the known devices without their levels and their mean, scaled."""
     shapes = known - known.mean(axis=1, keepdims=True)
     parts: np.ndarray = (shapes - shapes.mean(axis=0)) / np.sqrt(max(len(known) - 1, 1))
     return parts
 
 
 def completed(table: np.ndarray) -> np.ndarray:
-    """Return a table of logarithms whose missing entries are filled from a level for each row and the first common
-    factors."""
+    """Return a table of logarithms with its missing entries filled.
+
+    A missing entry is estimated from the level of its row, the mean of its column, and the table's main principal
+    components.
+
+    Args:
+        table: shape (rows, columns); a missing entry is not finite.
+    """
     missing = ~np.isfinite(table)
     if not missing.any():
         return table

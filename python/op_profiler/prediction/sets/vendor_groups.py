@@ -1,4 +1,7 @@
-"""Groups of vendors' kernels, read from NeuSight and aiconfigurator, that `predict --kernels vendor` is fitted to."""
+"""Groups of kernels of vendors' libraries, from the sets NeuSight and aiconfigurator.
+
+The predictor of `predict --kernels vendor` is fitted to these groups.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,8 @@ GPUS = {
     "l4": "NVIDIA L4",
     "v100": "Tesla V100-PCIE-32GB",
 }
-"""NeuSight's names of GPUs. P4, P100 and T4 are left out: leaving out each GPU in turn would take long, and the
-training and test rows of the P4 were measured in different states.
+"""NeuSight's names of the GPUs of the float32 groups. P4, P100 and T4 are not used: calibration leaves out each GPU in
+turn, which would take long, and the training and test rows of the P4 were measured in different states.
 """
 _OPERATORS = {
     "float32 product": ("linear", "batched product"),
@@ -40,8 +43,9 @@ class VendorGroup:
 
     Attributes:
         table: all rows.
-        site: number of the site of each row; rows of one site have some sizes in common, such as those of the weights.
-        site_name: description of a site.
+        site: number of each row's site; -1: the row belongs to no site and is never held out. The rows of a site have
+            some sizes in common, such as those of the weights.
+        site_name: description of what the rows of a site have in common.
         by_site: whether intervals are calibrated on sites that are left out, not on random rows.
     """
 
@@ -52,7 +56,11 @@ class VendorGroup:
 
     @classmethod
     def of(cls, table: Kernels, site: np.ndarray, site_name: str, *, by_site: bool = False) -> VendorGroup:
-        """Number the sites, which are rows of an array; a negative site is not one, and is never held out."""
+        """Return a group in which rows with equal values of `site` belong to the same site.
+
+        Args:
+            site: shape (rows,) or (rows, values); a row with a negative value belongs to no site and is never held out.
+        """
         _, number = np.unique(site, axis=0, return_inverse=True)
         outside = (site.reshape(len(table), -1) < 0).any(axis=1)
         return cls(table, np.where(outside, -1, number.ravel()), site_name, by_site)
@@ -67,7 +75,7 @@ class VendorGroup:
         return [np.isin(self.site, sites[drawn])]
 
     def fit(self, seed: int, without: np.ndarray | None = None) -> KernelPredictor:
-        """Fit the predictor to all rows, or to those outside of a mask."""
+        """Return a predictor that is fitted to all rows, or to the rows outside of the mask `without`."""
         kept = (
             self
             if without is None
@@ -93,13 +101,14 @@ def copies(moved: np.ndarray, processors: list[Processor], processor: np.ndarray
 
 
 def half_products(folder: Path) -> VendorGroup:
-    """Return products in bfloat16."""
+    """Return the matrix products in bfloat16 of all systems of aiconfigurator."""
     table = _joined([_products(folder, system) for system in aiconfigurator.TABLES])
     return VendorGroup.of(table, table.sizes[:, 2:], "weights of one size")
 
 
 def half_batched_products(folder: Path) -> VendorGroup:
-    """Return batched products of latent attention in bfloat16, and some products that are not batched."""
+    """Return batched products of latent attention in bfloat16, and random products that are not batched, at most
+    `_MOST_PRODUCTS` per system."""
     tables, sites = [], []
     for system in aiconfigurator.TABLES:
         product = _products(folder, system)
@@ -111,7 +120,7 @@ def half_batched_products(folder: Path) -> VendorGroup:
 
 
 def half_copies(folder: Path) -> VendorGroup:
-    """Return kernels that scale a matrix and convert it to fp8; an A100 was not measured."""
+    """Return kernels that scale a matrix and convert it to fp8, measured on H100 and H200 but not on A100."""
     tables, widths = [], []
     for system in ("h100_sxm", "h200_sxm"):
         columns = aiconfigurator.read_columns(folder, system, "quantize/scale_matrix", ("m", "k", "latency"))
@@ -123,7 +132,7 @@ def half_copies(folder: Path) -> VendorGroup:
 
 
 def single_operators(folder: Path, group: str) -> VendorGroup:
-    """Return operators in float32, training and test rows, at most `_MOST_ROWS`."""
+    """Return at most `_MOST_ROWS` random rows of a group of `_OPERATORS`, from NeuSight's training and test rows."""
     processors = single_processors(folder)
     used, rows = {one.name for one in processors}, []
     for operator in _OPERATORS[group]:
@@ -142,13 +151,17 @@ def single_operators(folder: Path, group: str) -> VendorGroup:
 
 
 def single_processors(folder: Path) -> list[Processor]:
-    """Return the GPUs of `GPUS` in NeuSight's data, and an A100 with 40 GB."""
+    """Return NeuSight's data sheets of the GPUs of `GPUS` and of the A100 with 40 GB."""
     used = {*GPUS.values(), "NVIDIA A100-PCIE-40GB"}
     return [one for one in neusight.processors_of(folder) if one.name in used]
 
 
 def readers(sets: Path) -> dict[str, Callable[[], VendorGroup]]:
-    """Return a function for each group that reads it from the folder of all sets, by the group's name."""
+    """Return, by the name of each group, a function that reads the group.
+
+    Args:
+        sets: folder that contains a folder for each set.
+    """
     half, single = sets / "aiconfigurator", sets / "neusight"
     return {
         "float16 product": partial(half_products, half),
@@ -165,7 +178,7 @@ def _products(folder: Path, system: str) -> Kernels:
 
 
 def _joined(tables: list[Kernels]) -> Kernels:
-    """Concatenate tables of one processor each."""
+    """Concatenate tables, each of which has only one processor."""
     sheets = list(dict.fromkeys(table.processors[0] for table in tables))
     number = [np.full(len(table), sheets.index(table.processors[0])) for table in tables]
     names = ("sizes", "flops", "moved", "kind", "time_us", "more")

@@ -44,12 +44,12 @@ def half_width(low: float | None, high: float | None) -> float | None:
 
 
 def _power_of_ten(value: float) -> int:
-    """Return the power of ten of the first significant digit; 0 of zero."""
+    """Return the power of ten of the first significant digit of a number; 0 for the number 0."""
     return math.floor(math.log10(abs(value))) if value else 0
 
 
 def size_text(count: float) -> str:
-    """Return a size with a binary prefix."""
+    """Return a number of bytes as text with a binary prefix, such as ``1.5 MiB``."""
     power = 0
     while abs(count) >= 1024 and power < len(_SIZES) - 1:
         count /= 1024
@@ -58,13 +58,18 @@ def size_text(count: float) -> str:
 
 
 def rate_text(per_us: float, unit: str) -> str:
-    """Return a rate per microsecond (FLOP or bytes) as a rate per second."""
+    """Return a rate as text per second, such as ``27.3 GFLOP/s``.
+
+    Args:
+        per_us: FLOP or bytes per microsecond.
+        unit: unit without a prefix, such as ``FLOP``.
+    """
     scale, prefix = (1e6, "T") if per_us >= 1e6 else (1e3, "G") if per_us >= 1e3 else (1.0, "M")
     return f"{_three_digits(per_us / scale)} {prefix}{unit}/s"
 
 
 def amount_text(count: float, unit: str) -> str:
-    """Return an amount with a decimal prefix."""
+    """Return an amount of `unit` as text with three digits and a decimal prefix."""
     scale, prefix = next(((s, p) for s, p in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if count >= s), (1.0, ""))
     return f"{_three_digits(count / scale)} {prefix}{unit}"
 

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 def comparison_part(found: Comparison) -> ComparisonPart:
-    """Return all rows; whole models first, then operators by their time."""
+    """Return a comparison as a part of a page.
+
+    Its rows are sorted by run and thread count; the whole model is first, then operators by their share of the time.
+    """
     runs = [
         ComparedRun(title=run.title, between=between(run), warnings=list(run.warnings), only=only_one_side(run))
         for run in found.runs

@@ -14,8 +14,8 @@ _MOST_OPERATORS = 20
 
 
 def digest(report: Report) -> dict[str, Any]:
-    """Return plain values: for each model the verdict, its warnings, its runs and the operators that take most of the
-    time."""
+    """Return a JSON-serializable dictionary with, for each model of a report, the verdict, the warnings, the runs, and
+    the operators that take most of the time."""
     return {
         "made_at": report.made_at,
         "version": report.version,
@@ -94,7 +94,8 @@ def _operator(
 
 
 def _of_peak(operator: OperatorPart, us: float, roofline: RooflinePart | None) -> dict[str, float | None]:
-    """Return the shares of the peaks of arithmetic and of memory."""
+    """Return the shares of the peaks of arithmetic and of memory that an operator reaches; None if the peaks or its
+    time are unknown."""
     if roofline is None or not us:
         return {"of_peak_arithmetic": None, "of_peak_memory": None}
     memory = next(roof for roof in roofline.roofs if roof.level == "memory")

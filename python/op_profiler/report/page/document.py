@@ -110,8 +110,11 @@ class Alone(Part):
 
 
 class EstimatePart(Part):
-    """A predictor's estimate with a 90 % interval, or a lower bound `low_us` alone; see
-    `op_profiler.prediction.latency.predictor.TIERS`."""
+    """A predictor's estimate with a 90 % interval, or only a lower bound (`low_us`).
+
+    Attributes:
+        tier: source of the estimate; see `op_profiler.prediction.latency.operator_predictor.TIERS`.
+    """
 
     tier: str
     us: float | None = None
@@ -120,14 +123,24 @@ class EstimatePart(Part):
 
 
 class TurnaroundPart(Part):
-    """The thread count beyond which more threads do not help; or why there is none."""
+    """The thread count beyond which more threads do not help an operator.
+
+    Attributes:
+        threads: this thread count; None if more threads still helped at the largest measured count.
+        reason: as in `op_profiler.analysis.turnaround.Knee`.
+    """
 
     threads: int | None = None
     reason: str | None = None
 
 
 class ExplanationPart(Part):
-    """The latest result of ``op-profiler explain`` for an operator."""
+    """The latest result of ``op-profiler explain`` for an operator.
+
+    Attributes:
+        at: time at which the explanation was stored.
+        found: the explanation.
+    """
 
     at: str
     found: OperatorExplanation
@@ -192,7 +205,7 @@ class RooflinePart(Part):
 
 
 class TrialPart(Part):
-    """One schedule of a search; a failed one has no time."""
+    """One trial of a search: a schedule with its time, or with an error if the trial failed."""
 
     template: str
     us: float | None
@@ -207,7 +220,8 @@ class SearchPart(Part):
     Attributes:
         progress: by template, pairs of the number of a trial and the best time so far.
         best: the fastest trials.
-        default_us, best_us: times of the compiler's own template and of the best finalist, measured in turn at the end.
+        default_us, best_us: times of the compiler's own template and of the best finalist, measured alternately at the
+            end of the search; None if unknown.
     """
 
     cache: str
@@ -221,7 +235,7 @@ class SearchPart(Part):
 
 
 class FactorPart(Part):
-    """Rank correlation between the time of trials and a property of the schedule; ranks are within an operator."""
+    """Spearman's rank correlation between the time of an operator's trials and a property of their schedules."""
 
     name: str
     spearman: float

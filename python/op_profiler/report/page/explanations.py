@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 def explained_of(dataset: Dataset, model_key: str) -> dict[str, ExplanationPart]:
-    """Return the explanations of a model's operators, by workload key, except those in another version's format."""
+    """Return the stored explanations of a model's operators, by workload key; explanations in the format of another
+    version are left out."""
     found = {}
     for key, (at, plain) in explanations_of(dataset, model_key).items():
         with contextlib.suppress(msgspec.ValidationError):
@@ -28,7 +29,7 @@ def explained_of(dataset: Dataset, model_key: str) -> dict[str, ExplanationPart]
 
 
 def how_to_explain(model: Model) -> str:
-    """Return the command that explains a model; or why there is none for it."""
+    """Return a text with the command that explains a model, or the reason why the model cannot be explained."""
     request = (model.recipe or {}).get("request", {})
     on_processor = model.target.split()[0] == "llvm" and model.executor == "default"
     compiler = request.get("compiler", DEFAULT_COMPILER)

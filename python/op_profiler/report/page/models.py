@@ -107,7 +107,7 @@ class _Studies:
     estimates: Estimates
 
     def added_to(self, parts: Sequence[OperatorPart]) -> list[OperatorPart]:
-        """Return operators with all results about each."""
+        """Return the operators with the results of searches and of the predictor about each operator."""
         number = {key: i for i, tuning in enumerate(self.tunings) for key in tuning.operators}
         return [
             msgspec.structs.replace(
@@ -152,7 +152,8 @@ def _unknown(model: Model, rooflines: Sequence[RooflinePart], found: _Studies) -
 
 
 def _cache(dataset: Dataset, model_key: str) -> Cache:
-    """Return the cache state of the model's measurements; `model` if it was measured."""
+    """Return the cache state whose measurements the page shows: the first of ``model``, ``hot`` and ``cold`` in which
+    the model was measured."""
     table = schema.model_timings
     query = select(schema.settings.c.cache).join(table, table.c.settings_key == schema.settings.c.key)
     found = {row["cache"] for row in dataset.rows(query.where(table.c.model_key == model_key))}
@@ -175,7 +176,7 @@ def _timings(dataset: Dataset, model_key: str, cache: Cache) -> dict[int, Stored
 
 
 def content_of(model: Model) -> str:
-    """Return the fingerprint of a model with the shapes of its inputs, the same on every device; empty if unknown."""
+    """Return the fingerprint of a model and of the shapes of its inputs, the same on every device; empty if unknown."""
     return str(model.recipe["content"]) if model.recipe is not None else ""
 
 
@@ -245,8 +246,11 @@ def _run(
 
 
 def _one_run(operators: Called, measured: Mapping[str, StoredMeasurement]) -> list[float | None]:
-    """Return the time of every call in one round: in the median one of the rounds that timed all operators, otherwise
-    the median of each call. None for calls without a time."""
+    """Return the microseconds of every call, by its position; None for calls without a time.
+
+    The times are those of one round, the round with the median total, if every round timed all operators; otherwise the
+    medians of each call.
+    """
     samples = {key: m.measurement.samples_us for key, m in measured.items() if m.measurement.samples_us}
     calls = sum(len(positions) for _, positions in operators)
     rounds = {len(rows) for rows in samples.values()}

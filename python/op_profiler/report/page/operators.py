@@ -49,8 +49,9 @@ def operators_of(
     """Return one part per operator, in the order of their first call.
 
     Args:
+        operators: distinct operators, each with the positions of its calls.
         measured: measurements in the model, by thread count and workload key.
-        device_key: key of the device.
+        device_key: key of the device whose measurements in isolation are shown; None if the device is unknown.
     """
     code, lines = (_known(dataset, model_key, column) for column in ("code", "source_lines"))
     layers = dataset.layers_of(model_key)
@@ -148,12 +149,12 @@ def _schedule_part(schedule: Schedule) -> SchedulePart:
 
 
 def factors_part(factors: Factors) -> dict[str, Any]:
-    """Return the known factors."""
+    """Return the factors that are not None, by name."""
     return {name: value for name, value in dataclasses.asdict(factors).items() if value is not None}
 
 
 def time_part(measurement: Measurement, measured_at: str) -> Time:
-    """Return the times; if there are hundreds of rounds, only some of them."""
+    """Return a measurement as a part of a page, with the times of at most `_MOST_ROUNDS` of its rounds."""
     rounds = [statistics.fmean(row) for row in measurement.samples_us]
     counted = {name: getattr(measurement, name) for name in (*EVENT_NAMES, *GPU_SHARE_NAMES)}
     return Time(
@@ -266,7 +267,7 @@ def _loops(statement: ast.For, depth: int, lines: list[str]) -> list[LoopPart]:
 
 
 def _stored(body: list[ast.stmt], lines: list[str]) -> str:
-    """Return the last store in the innermost loop."""
+    """Return the source text of the last store in the body of the innermost loop, shortened; empty without a store."""
     stores = [one for one in body if isinstance(one, ast.Assign | ast.AugAssign)]
     text = _text(stores[-1], lines) if stores else ""
     return text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 1] + "…"

@@ -6,4 +6,4 @@ import msgspec
 
 
 class Part(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """A piece of a page; fields with their default value are not written."""
+    """Base class of the data of a page; fields that have their default value are left out of the JSON."""

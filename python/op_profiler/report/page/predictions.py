@@ -29,7 +29,12 @@ def predictions_of(
     operators: Sequence[tuple[Operator, tuple[int, ...]]],
     threads: Sequence[int],
 ) -> tuple[list[Prediction], Estimates]:
-    """Predict a model and its operators at the thread counts that the predictor has.
+    """Predict a model and its operators, at those of the given thread counts that the predictor was fitted to.
+
+    Args:
+        name: name of the model.
+        operators: distinct operators, each with the positions of its calls.
+        threads: thread counts.
 
     Raises:
         OpProfilerError: the predictor cannot answer.
@@ -53,7 +58,7 @@ def open_for(name: str, target: str, device: str) -> tuple[OperatorPredictor | N
     If there is no such predictor, the sentence gives the reason.
 
     Args:
-        name: name of a kind of predictor, or a file.
+        name: a name of `PREDICTORS`, or the path of a predictor's file.
         target: target of the model's build.
         device: processor of the model's measurements, as in `DeviceName.processor`.
 
@@ -89,7 +94,7 @@ def predictor_sentence(
 
 
 def prediction_part(found: NetworkPrediction) -> Prediction:
-    """Return the prediction of the whole model."""
+    """Return the prediction of the whole model as a part of a page."""
     return Prediction(
         threads=found.threads,
         us=_number(found.total_us),

@@ -29,12 +29,12 @@ _SAME = ("name", "source", "batch_size", "precision", "executor", "label")
 
 
 def chosen_models(dataset: Dataset, names: Sequence[str]) -> list[Model]:
-    """Return the models of these names, in their order, each once.
+    """Return the models with these names, in the order of the names, without duplicates.
 
     Args:
-        names: a model's name, ``source:name``, or the beginning of a key with six digits or more. If several models
-            have a name, such as other batch sizes, the latest one with times is chosen, and the same model on every
-            other device. If none has times, as after a dry run, the latest one is chosen.
+        names: each a model's name, ``source:name``, or at least six digits of the beginning of a key. If several models
+            have a name, for example with different batch sizes, the latest model with times is chosen, and the same
+            model on every other device. If none of these models has times, as after a dry run, the latest is chosen.
 
     Raises:
         UnknownNameError: there is no such model; the message names the most similar.
@@ -117,8 +117,8 @@ def write_reports_of(path: Path, dataset: Dataset, keys: Sequence[str], note: Ca
     """Write the report of a command's measurements.
 
     Args:
-        keys: keys of its models; empty for those that could not be lowered.
-        note: gets a message if there is nothing to report.
+        keys: keys of the command's models; an empty key stands for a model that could not be lowered.
+        note: called with a message if there is no model to report on.
 
     Raises:
         OpProfilerError: the file cannot be written.
@@ -132,6 +132,10 @@ def write_reports_of(path: Path, dataset: Dataset, keys: Sequence[str], note: Ca
 
 def model_report(dataset: Dataset, names: Sequence[str], predictor: str = "default") -> Report:
     """Return the report of models of a dataset.
+
+    Args:
+        names: as for `chosen_models`.
+        predictor: predictor of the estimates: a name of `PREDICTORS`, or a file.
 
     Raises:
         UnknownNameError: there is no such model.

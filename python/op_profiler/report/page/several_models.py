@@ -8,7 +8,14 @@ from op_profiler.report.page.part import Part
 
 
 class Bar(Part):
-    """An operator on a lane of a plan."""
+    """An operator in the timeline of a co-run.
+
+    Attributes:
+        model: number of the operator's model in `CorunPart.models`.
+        lanes: numbers of the lanes (cores or streams) on which the operator runs.
+        stage: number of its stage in the plan.
+        start_us, end_us: start and end, microseconds since the start of the run.
+    """
 
     name: str
     model: int
@@ -24,8 +31,8 @@ class CorunPart(Part):
     """Models whose operators ran side by side.
 
     Attributes:
-        bars: bars of one run of the plan; `sequential`: bars of sequential execution.
-        lane: meaning of a lane: a core or a stream.
+        bars: operators of one run of the plan; `sequential`: operators of sequential execution.
+        lane: what a lane is: ``core`` or ``stream``.
     """
 
     title: str
@@ -41,7 +48,12 @@ class CorunPart(Part):
 
 
 class Relation(Part):
-    """Relation between latency and one factor; see `op_profiler.analysis.correlations.Correlation`."""
+    """Relation between latency and one factor; see `op_profiler.analysis.correlations.Correlation`.
+
+    Attributes:
+        p: p-value of `spearman`; for a category, that of Kruskal and Wallis' test.
+        information: mutual information, nats.
+    """
 
     anchor: str
     factor: str
@@ -56,8 +68,12 @@ class Relation(Part):
 
 
 class TurnsPart(Part):
-    """Number of operators of a kind whose turnaround point is a certain value of a factor; without a value, the reason
-    why they have none."""
+    """Number of operators of an anchor that have the same turnaround point in a factor, or no turnaround point.
+
+    Attributes:
+        operators: number of curves of operators.
+        value, reason: turnaround point, and why there is none, as in `op_profiler.analysis.turnaround.Knee`.
+    """
 
     factor: str
     anchor: str
@@ -67,10 +83,10 @@ class TurnsPart(Part):
 
 
 class Analysis(Part):
-    """Factors that decide the latency, over a dataset.
+    """Results of ``op-profiler analyze``: factors that determine the latency.
 
     Attributes:
-        drawn: a sentence if only a random subset of the measurements was used.
+        drawn: a sentence if only a random subset of the measurements was used; otherwise empty.
     """
 
     relations: list[Relation]
@@ -82,9 +98,10 @@ class ComparedRow(Part):
     """A whole model (without a name) or an operator, before and after.
 
     Attributes:
-        model: number of the run in `ComparisonPart.runs`.
-        layer: layer of its first call; empty if unknown.
-        change: change as a share of the time before, with its interval; None without two times.
+        model: number of the pair of runs in `ComparisonPart.runs`.
+        layer: layer of the operator's first call; empty if unknown.
+        change: change as a share of the time before; None if one of the two times is missing.
+        low, high: interval of the change; None if unknown.
         real: whether the change is real; None if unknown.
         words: the judgement, and possible reasons.
     """
@@ -119,6 +136,8 @@ class ComparedRun(Part):
     """Two runs of a model.
 
     Attributes:
+        title: name of the model.
+        between: names of the two runs.
         only: sentences about operators that only one run has.
     """
 

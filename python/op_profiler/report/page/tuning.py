@@ -36,7 +36,7 @@ def anchors_of(dataset: Dataset, operators: Sequence[Described], device_key: str
     An operator contains an op if the op has the same attributes and reads tensors that the operator reads itself.
 
     Returns:
-        Workload keys of operators by that of the op.
+        Workload keys of the fused operators, by the workload key of the heavy op.
     """
     table = schema.measurements
     searched = select(table.c.operator_key).where(table.c.model_key.is_(None), table.c.device_key == device_key)
@@ -115,7 +115,8 @@ class _Times:
 
     Attributes:
         finished: the latest measurements that are not trials, by template, origin and cache state.
-        finalists: the latest time of each template in microseconds: those of the last search, measured in turn.
+        finalists: latest time of a tuned schedule in microseconds, by template, cache state and thread count; the times
+            of one search were measured alternately.
         searches: one search for each cache state and thread count of the trials.
     """
 
@@ -140,8 +141,10 @@ class _Times:
                 self.finalists[place] = float(row["median_us"])
 
     def factors(self) -> list[FactorPart]:
-        """Return the factors of the most numerous trials of one template under the same conditions, the strongest
-        first."""
+        """Return the correlations of the time with properties of the schedule, the strongest first.
+
+        They are computed from the largest set of trials that have the same template and conditions.
+        """
         most = max(self._compared.values(), key=lambda one: one.count, default=None)
         return most.factors() if most is not None else []
 
@@ -184,7 +187,8 @@ class _SearchRows:
         )
 
     def _to_its_end(self, template: str) -> list[tuple[int, float]]:
-        """Return the improvements of the best time, and the end of the template's trials."""
+        """Return pairs of the number of a trial and the best time so far: for each improvement, and for the template's
+        last trial."""
         steps, last = self._steps[template], self._last[template]
         return [*steps, (last, steps[-1][1])] if steps and steps[-1][0] != last else steps
 

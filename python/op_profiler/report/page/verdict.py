@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def verdict(runs: Sequence[RunPart], operators: Sequence[OperatorPart], rooflines: Sequence[RooflinePart]) -> list[str]:
-    """Return the sentences, the most important first."""
+    """Return sentences that sum up a collection, the most important first."""
     timed = [run for run in runs if run.whole.median_us]
     if not timed:
         return ["The whole model has no time." if runs else "Nothing of this model was measured."]
@@ -75,7 +75,7 @@ def _speeds(runs: Sequence[RunPart]) -> str:
 
 
 def _precise(run: RunPart) -> str:
-    """Return the median with the half width of its interval."""
+    """Return the median as text, with the half width of its interval as a share of the median."""
     whole = run.whole
     assert whole.median_us is not None
     if whole.low_us is None or whole.high_us is None:

@@ -19,7 +19,7 @@ from op_profiler.tuning.trials.worker import main as worker_main
 
 
 def forkserver() -> ForkServerContext:
-    """Return the context in which workers are started: a fork server that has imported TVM."""
+    """Return the multiprocessing context in which workers are started: a fork server that has imported TVM."""
     os.environ["PYTHONPATH"] = python_path()  # the server starts with a fresh `sys.path`
     unbind()  # the server, its workers and threads of a cost model inherit this thread's binding
     context = multiprocessing.get_context("forkserver")
@@ -35,13 +35,15 @@ def new_log() -> Path:
 
 
 class WorkerProcess:
-    """One worker and the pipe to it.
+    """One worker process and the pipe to it.
 
     Args:
+        context: context in which the process is started.
         worker_class: class that answers the commands.
+        setup: configuration of the worker.
 
     Attributes:
-        task: task that the worker prepared last.
+        task: task that the worker prepared last; None before the first task.
     """
 
     def __init__(self, context: ForkServerContext, worker_class: type[Worker], setup: WorkerSetup) -> None:
@@ -53,7 +55,10 @@ class WorkerProcess:
         theirs.close()
 
     def ask(self, *command: Any) -> None:
-        """Send a command; `answer` returns the answer.
+        """Send a command, whose answer `answer` returns.
+
+        Args:
+            command: name of a method of `Worker`, and its arguments.
 
         Raises:
             EOFError: the worker has died since its last answer and has not received the command.
@@ -67,7 +72,7 @@ class WorkerProcess:
         """Wait for the answer to the last `ask`.
 
         Raises:
-            TimeoutError: no answer came in time; the worker was killed.
+            TimeoutError: no answer came within `seconds`; the worker was killed.
             EOFError: the worker died.
         """
         if not self.connection.poll(seconds):
@@ -85,7 +90,11 @@ class WorkerProcess:
         self.connection.close()
 
     def how_it_died(self) -> tuple[Failure, str]:
-        """Wait up to 5 s for the end; return ``memory`` (SIGKILL) or ``crash``, and the signal or exit code."""
+        """Wait up to 5 s for the end of the process; return how it died.
+
+        Returns:
+            ``memory`` if it was killed by SIGKILL, otherwise ``crash``; and a text with the signal or exit code.
+        """
         self._process.join(5)
         code = self._process.exitcode or 0
         if code == -signal.SIGKILL:

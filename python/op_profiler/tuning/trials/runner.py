@@ -41,7 +41,8 @@ class TrialLimits:
         preparing_seconds: time limit of preparing a task, whose reference is computed once in each process.
         samples: number of samples unless the candidate is stopped early; each is the mean over calls that together take
             `minimum_us`.
-        stop_factor: if the first call takes this many times the best candidate's time, no more calls are made.
+        stop_factor: if the first call takes more than this many times the best candidate's time, no more calls are
+            made.
         memory_share: share of the free memory that one worker may use.
     """
 
@@ -55,8 +56,14 @@ class TrialLimits:
 
 
 class _Busy(NamedTuple):
-    """What a worker is doing: it prepares the task of a candidate, or builds the candidate, with the time limit
-    `end`."""
+    """What a worker is doing: it prepares the task of a candidate, or builds the candidate.
+
+    Attributes:
+        number: number of the candidate.
+        prepares: True: the worker prepares the task; False: it builds the candidate.
+        seconds: time limit.
+        end: time (`time.monotonic`) at which the time limit is over.
+    """
 
     number: int
     worker: WorkerProcess
@@ -71,15 +78,16 @@ class TrialRunner:
     Args:
         target: TVM target string of the processor.
         threads: thread count of the kernels.
+        limits: time limits and numbers of samples; None for the defaults.
         cache: ``hot``: the caches are as the previous call of the candidate left them; ``cold``: its weights are
             flushed before each call, as in a model whose weights do not fit the caches.
-        check: whether to compare each candidate's output with numpy's, if the kind of its template is known.
+        check: whether to compare each candidate's output with the reference, if its template has one (`reference_of`).
         modules: names of modules that register further templates.
         name: the target as the user wrote it.
         cores: number of processes that build; None: one per core.
-        turn: lock that the user of this runner holds, and that is released while its candidates are built. Several
-            searches, each with its own runner and thread, then build at once, and do everything else one after the
-            other.
+        turn: lock that the caller holds, and that the runner releases while candidates are built. Several searches,
+            each with its own runner and thread, then build at the same time, and do everything else one after the
+            other. None: no lock.
     """
 
     def __init__(
@@ -136,10 +144,10 @@ class TrialRunner:
             self._turn.acquire()
 
     def _worker(self, slot: int) -> WorkerProcess:
-        """Return the worker of a slot; start it if there is none.
+        """Return the worker of a slot; start a worker if the slot has none.
 
         Raises:
-            MeasureError: it does not start.
+            MeasureError: no worker starts.
         """
         present = self._workers[slot]
         if present is not None:
@@ -160,7 +168,7 @@ class TrialRunner:
         replaced.
 
         Raises:
-            MeasureError: it does not start, or several workers died immediately.
+            MeasureError: no worker starts, or several workers died immediately.
         """
         for _ in range(_MOST_FAILED_STARTS):
             worker = self._worker(slot)
@@ -172,7 +180,7 @@ class TrialRunner:
         raise MeasureError(f"processes for building and measuring end while they are idle{self._last_words()}")
 
     def _last_words(self) -> str:
-        """Return the last line of the log, for an error message; the log itself is removed later."""
+        """Return the last line of the log after a colon, for an error message; empty if the log is empty."""
         lines = self._log.read_text(errors="replace").split("\n")
         return next((f": {line.strip()}" for line in reversed(lines) if line.strip()), "")
 
@@ -198,7 +206,11 @@ class TrialRunner:
         return [results[number] for number in range(len(candidates))]
 
     def settings(self) -> Settings:
-        """Return requested and effective settings of kernels; only valid after a trial."""
+        """Return the requested and effective settings of kernels; call it only after a trial.
+
+        Raises:
+            MeasureError: the effective settings cannot be read.
+        """
         answer = self._answer(self._send_command(0, lambda _: ("read_back",)), self.limits.run_seconds, "reading back")
         if isinstance(answer, TrialResult):
             raise MeasureError(f"the settings could not be read back: {answer.error}")
@@ -208,8 +220,8 @@ class TrialRunner:
         return "repeat" if self._setup.cache == "hot" else self._worker_class.cold_mechanism
 
     def compare(self, candidates: Sequence[Candidate], rounds: int) -> list[TrialResult]:
-        """Time candidates alternately (`Runner`); a candidate that does not build gets its error, and the others are
-        compared."""
+        """Time candidates alternately; see `Runner.compare`. A candidate that cannot be built gets its error as result,
+        and the other candidates are compared."""
         results: dict[int, TrialResult] = {}
         for _ in range(_MOST_LOST_WORKERS):
             waiting = [number for number in range(len(candidates)) if number not in results]
@@ -237,7 +249,13 @@ class TrialRunner:
         return result
 
     def _ask(self, worker: WorkerProcess, seconds: float, doing: str, *command: Any) -> Any:
-        """Return the answer of a worker, or the failure if it dies or exceeds its time; None if it was dead before."""
+        """Return the answer of a worker, or a failure if it dies or exceeds its time; None if it had died before.
+
+        Args:
+            seconds: time limit.
+            doing: what the worker does, for the message of a failure.
+            command: as for `WorkerProcess.ask`.
+        """
         try:
             worker.ask(*command)
         except EOFError:
@@ -261,8 +279,8 @@ class TrialRunner:
         return result
 
     def _begun(self, slot: int, number: int, candidate: Candidate) -> _Busy:
-        """Let the worker of a slot build a candidate, or first prepare its task, because a worker has only one task at
-        a time."""
+        """Let the worker of a slot build a candidate, or first prepare the candidate's task if the worker has another
+        task."""
 
         def command(worker: WorkerProcess) -> tuple[Any, ...]:
             if candidate.index == VENDOR or worker.task == candidate.task:
@@ -281,10 +299,16 @@ class TrialRunner:
         only: Sequence[int] | None = None,
         slot: int | None = None,
     ) -> Iterator[tuple[int, WorkerProcess]]:
-        """Build candidates, on all workers or on one; candidates that fail get their result.
+        """Build candidates, and add the results of candidates that fail to `results`.
+
+        Args:
+            candidates: all candidates.
+            results: results by the number of the candidate.
+            only: numbers of the candidates to build; None: all.
+            slot: the only worker that builds; None: all workers build.
 
         Yields:
-            The number of a candidate that was built, and the worker that has it.
+            The number of each candidate that was built, and the worker that holds it.
         """
         waiting = collections.deque(range(len(candidates)) if only is None else only)
         slots = list(range(len(self._workers))) if slot is None else [slot]

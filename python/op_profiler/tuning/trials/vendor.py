@@ -1,4 +1,4 @@
-"""The vendor's kernels: torch functions for the same computation, with the same threads."""
+"""Kernels of vendors' libraries: torch functions for the computation of a task, with the same number of threads."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from op_profiler.tuning.reference import Reference, transposed, window_of
 
 
 def vendor_kernels(task: TaskSpec, reference: Reference, threads: int) -> dict[str, Callable[[], Any]]:
-    """Return torch functions for a task by name, ready to be called on the reference's inputs.
+    """Return torch functions that compute a task on the inputs of its reference, by name.
 
-    Convolutions are returned in torch's two memory layouts and in oneDNN's own layout; the fastest is reported.
+    A convolution has several functions: in torch's two memory layouts and in oneDNN's own layout.
 
     Raises:
         MissingPackageError: torch is not installed.
@@ -49,7 +49,12 @@ def vendor_kernels(task: TaskSpec, reference: Reference, threads: int) -> dict[s
 
 
 def plain_kernels(torch: Any, task: TaskSpec, data: Any, weight: Any) -> dict[str, Callable[[], Any]]:
-    """Return torch functions for any device by name, on existing tensors."""
+    """Return torch functions that compute a task on tensors of any device, by name.
+
+    Args:
+        torch: the module.
+        data, weight: input tensors.
+    """
     if data.dim() == 4:
         return _convolutions(torch, task, data, weight)
     if data.dim() == 3:
@@ -83,8 +88,8 @@ def _convolutions(torch: Any, task: TaskSpec, data: Any, weight: Any) -> dict[st
 
 
 def _convolution_of_mkldnn(torch: Any, task: TaskSpec, data: Any, weight: Any) -> dict[str, Callable[[], Any]]:
-    """Return a convolution in oneDNN's own blocked layouts, with the weight reordered beforehand and symmetric
-    padding."""
+    """Return a convolution in oneDNN's own blocked layouts, with a weight that is already reordered; empty if the
+    padding is not symmetric."""
     (strides, (top, left, bottom, right), dilation), groups = window_of(task), data.shape[1] // weight.shape[1]
     if (top, left) != (bottom, right):
         return {}

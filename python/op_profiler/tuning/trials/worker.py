@@ -49,12 +49,15 @@ class WorkerSetup:
     """Configuration of a worker, sent once.
 
     Attributes:
+        target: TVM target string.
+        threads: thread count of the kernels.
         modules: modules to import for the templates that they register.
-        memory_bytes: memory limit of the process; None for no limit.
+        memory_bytes: memory that the process may allocate in addition to what it has at the start; None for no limit.
+        check: whether outputs are compared with the reference.
         cache: ``hot``, or ``cold``: the weights are flushed before each call.
         log: file for the output of TVM.
         name: the target as the user wrote it.
-        place, address: of the machine to time on, if it is behind RPC.
+        place, address: machine to time on, if it is behind RPC; otherwise None.
     """
 
     target: str
@@ -69,7 +72,12 @@ class WorkerSetup:
     address: str | None = None
 
     def settings(self, read_back: tuple[int | None, tuple[int, ...], tuple[int, ...]], mechanism: str) -> Settings:
-        """Return the settings of kernels: requested here, and effective as `Worker.read_back` returns them."""
+        """Return the settings of kernels, requested and effective.
+
+        Args:
+            read_back: result of `Worker.read_back`.
+            mechanism: mechanism of the cache state, as in `Settings.cache_mechanism`.
+        """
         effective, cores, effective_cores = read_back
         return Settings(
             threads=self.threads,
@@ -87,9 +95,12 @@ class Built:
     """A candidate that is ready to run.
 
     Attributes:
-        flush: flushes the weights, or all inputs if there are no weights; None if caches are not flushed.
-        output_place: position of the output among the arrays.
-        kernel: used to time single calls; None if the device's own clock times the calls.
+        function: library whose entry function runs the candidate.
+        arrays: arguments of the entry function.
+        reference: inputs and expected output; None if the output is not checked.
+        flush: function that flushes the weights, or all inputs if there are no weights; None if caches are not flushed.
+        output_place: position of the output in `arrays`.
+        kernel: object that times single calls; None if the device's own clock times the calls.
     """
 
     function: RuntimeModule
@@ -108,7 +119,7 @@ class Built:
         return np.asarray(self.arrays[self.output_place].numpy())
 
     def timed(self, device: RuntimeDevice, calls: int, samples: int) -> tuple[float, ...]:
-        """Return microseconds per call; each sample is the mean over `calls` calls, or of one call if weights are
+        """Return samples in microseconds per call, each the mean over `calls` calls, or one call if weights are
         flushed."""
         if self.flush is not None or calls == 1:
             return tuple(self._timed_once() for _ in range(samples))
@@ -127,7 +138,7 @@ class Built:
 
 @dataclasses.dataclass
 class BuiltByVendor:
-    """The vendor's kernel, with the interface of `Built`; each sample includes about 2 us of Python."""
+    """A vendor's kernel, with the interface of `Built`; each sample includes about 2 us of Python."""
 
     name: str
     function: Callable[[], Any]
@@ -135,16 +146,16 @@ class BuiltByVendor:
     result: Any = None
 
     def call(self) -> None:
-        """Run the kernel once, and store the result for `output`."""
+        """Run the kernel once, and store its output for `output`."""
         self.result = self.function()
 
     def output(self) -> np.ndarray:
-        """Return what the last `call` computed, as a dense array."""
+        """Return the output of the last `call` as a dense array."""
         dense = self.result.to_dense() if self.result.is_mkldnn else self.result
         return np.asarray(dense.numpy())
 
     def timed(self, device: RuntimeDevice, calls: int, samples: int) -> tuple[float, ...]:
-        """Return microseconds per call, each sample the mean over `calls` of them; caches stay hot."""
+        """Return samples in microseconds per call, each the mean over `calls` calls; caches stay hot."""
         times = []
         for _ in range(samples):
             started = time.perf_counter_ns()
@@ -155,11 +166,13 @@ class BuiltByVendor:
 
 
 class Worker:
-    """State of a worker process: tasks, their inputs and built functions; this class times on this machine's processor.
+    """State of a worker process: tasks, their inputs and built functions.
+
+    This class times on this machine's processor; subclasses time on other devices.
 
     Attributes:
         memory_is_limited: whether a process may allocate only a share of the free memory.
-        cold_mechanism: how weights are removed from all caches, for `Settings`.
+        cold_mechanism: how weights are removed from all caches, as in `Settings.cache_mechanism`.
     """
 
     memory_is_limited: ClassVar[bool] = True
@@ -189,7 +202,7 @@ class Worker:
         return CoreMeter(self.pool.core_set(self.setup.threads))
 
     def prepare(self, task: TaskSpec) -> TrialResult:
-        """Create a task and its reference for the next builds."""
+        """Create a task and its reference for the next builds; return a failure if that is not possible."""
         try:
             self._prepare(task)
         except MemoryError:
@@ -206,7 +219,11 @@ class Worker:
             self.references = {task: self.tasks[task].reference() if self.setup.check else None}
 
     def build(self, number: int, candidate: Candidate) -> TrialResult:
-        """Lower and compile a candidate to machine code."""
+        """Lower and compile a candidate to machine code; return its build time, or a failure.
+
+        Args:
+            number: number by which `measure` and `compare` refer to the built candidate.
+        """
         started = time.perf_counter()
         failure: Failure = "invalid"
         try:
@@ -227,7 +244,7 @@ class Worker:
         return TrialResult(build_seconds=time.perf_counter() - started)
 
     def _vendor(self, task: TaskSpec) -> BuiltByVendor:
-        """Return the fastest of the vendor's kernels."""
+        """Return the fastest of the vendor's kernels whose output is correct."""
         reference = reference_of(task)
         if reference is None:
             raise MeasureError(f"the vendor has no kernel that is known here for {task.template}")
@@ -248,7 +265,7 @@ class Worker:
         return [BuiltByVendor(name, function, reference) for name, function in kernels.items()]
 
     def _bind(self, task: TaskSpec, built: BuiltPoint) -> Built:
-        """Return inputs for a built function: those of the reference if there is one, otherwise random ones."""
+        """Return a built function with inputs: those of the reference if there is one, otherwise random inputs."""
         shapes = [tensor for place, tensor in enumerate(built.tensors) if place != built.output]
         output_shape, output_dtype = built.tensors[built.output]
         array = compiler_in_use().array_on
@@ -283,7 +300,15 @@ class Worker:
         return lambda: flush(first, *arrays)
 
     def measure(self, number: int, best_us: float, samples: int, minimum_us: float, stop_factor: float) -> TrialResult:
-        """Check the output, then time the candidate; only one call if it is far slower than the best candidate."""
+        """Check the output of a built candidate, then time the candidate; return its samples, or a failure.
+
+        Args:
+            number: number of the candidate in `build`.
+            best_us: microseconds of the best candidate so far.
+            samples: number of samples.
+            minimum_us: duration of a sample, which determines its number of calls.
+            stop_factor: if the first call takes more than this many times `best_us`, no more calls are made.
+        """
         built = self.built.pop(number)
         try:
             built.call()
@@ -307,8 +332,11 @@ class Worker:
             return TrialResult(failure="run", error=kind_and_last_line(error))
 
     def _first(self, built: Built | BuiltByVendor, limit_us: float) -> float:
-        """Return the time of the first call; a short call, whose time an interrupt can double, is repeated up to
-        twice."""
+        """Return the microseconds of the first call.
+
+        A call that is short and slower than the limit is repeated up to twice, because an interrupt can double its
+        time; the shortest time is returned.
+        """
         first = built.timed(self.device, 1, 1)[0]
         for _ in range(2):
             if first <= limit_us or first > _SHORT_US:
@@ -325,13 +353,19 @@ class Worker:
         self._warm_up_seconds = 0.0
 
     def read_back(self) -> tuple[int | None, tuple[int, ...], tuple[int, ...]]:
-        """Return threads and cores reported by the runtime and the operating system, and the requested cores."""
+        """Return the effective number of threads (None if unknown), the requested cores, and the effective cores."""
         threads = self.setup.threads
         self.pool.use(threads)  # this worker may have replaced the one that ran the kernels
         return self.pool.effective_threads(), self.pool.core_set(threads), self.pool.effective_core_set()
 
     def compare(self, numbers: Sequence[int], rounds: int, minimum_us: float) -> list[TrialResult]:
-        """Time several built candidates alternately, each after a call that wakes its threads."""
+        """Time several built candidates alternately, each sample after a call that wakes the threads.
+
+        Args:
+            numbers: numbers of the candidates in `build`.
+            rounds: number of rounds; each candidate has one sample per round.
+            minimum_us: duration of a sample, which determines its number of calls.
+        """
         built = [self.built.pop(n) for n in numbers]
         for one in built:
             one.call()

@@ -28,7 +28,7 @@ class InOrder:
         self._next = next(points, None)
 
     def has_next(self) -> bool:
-        """Whether there is a point left to propose."""
+        """Return whether there is a point left to propose."""
         return self._next is not None
 
     def next_batch(self, count: int) -> Sequence[int]:

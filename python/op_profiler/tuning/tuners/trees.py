@@ -45,7 +45,7 @@ class TreesTuner:
         self._fresh = next(self._drawn, None)
 
     def has_next(self) -> bool:
-        """Return whether a random point is left that was not proposed."""
+        """Return whether a valid point is left that was not proposed."""
         return self._fresh is not None
 
     def next_batch(self, count: int) -> Sequence[int]:
@@ -63,11 +63,11 @@ class TreesTuner:
         return chosen
 
     def update(self, points: Sequence[int], results: Sequence[TrialResult]) -> None:
-        """Store the median times in microseconds; a failure counts as 4 times the slowest."""
+        """Store the median times in microseconds; a failure counts as 4 times the slowest time."""
         self._times |= {point: result.median_us for point, result in zip(points, results)}
 
     def _next_fresh(self) -> int | None:
-        """Return a random point that was not proposed; None if all were."""
+        """Return a random point that was not proposed; None if all valid points were proposed."""
         if self._fresh is not None and self._fresh not in self._proposed:
             return self._fresh
         return next((point for point in self._drawn if point not in self._proposed), None)
@@ -131,8 +131,8 @@ def trees(task: Task, seed: int) -> Tuner:
 
 
 def _features(task: Task, point: int) -> list[float]:
-    """Return the knobs, with sizes as logarithms, the position of each loop in the order if known, and the size of the
-    tile."""
+    """Return the features of a point: logarithms of its knobs, the position of each loop if the order is known, and the
+    logarithm of the size of the tile."""
     schedule = task.schedule(point)
     numbers = [_number(value) for values in schedule.knobs.values() for value in _flat(values)]
     reorder = schedule.factors.reorder or ""

@@ -11,20 +11,26 @@ if TYPE_CHECKING:
 
 
 class Tuner(Protocol):
-    """A strategy that proposes points of one task's space, each at most once, from the results of earlier proposals."""
+    """A search strategy for one task: it proposes points of the task's space, each at most once, from the results of
+    earlier proposals."""
 
     def has_next(self) -> bool:
         """Return whether there is a point left to propose."""
 
     def next_batch(self, count: int) -> Sequence[int]:
-        """Return at most `count` valid points; fewer at the end of the space."""
+        """Return at most `count` valid points to measure next; fewer only if the space has no more points."""
 
     def update(self, points: Sequence[int], results: Sequence[TrialResult]) -> None:
-        """Use the results of the last proposals; a failure has no samples."""
+        """Use the results of the last proposals.
+
+        Args:
+            points: the proposed points.
+            results: result of each point; a failure has no samples.
+        """
 
 
 class TunerFactory(Protocol):
-    """A factory of tuners."""
+    """A function or class that creates a tuner."""
 
     def __call__(self, task: Task, seed: int) -> Tuner:
         """Return a tuner; the same seed and the same results give the same proposals.

@@ -13,10 +13,11 @@ _LEAST_OF_CAPPED = 0.5
 
 
 def losses_of(evidence: Evidence) -> list[Loss]:
-    """Return the losses, the largest first, followed by those whose order of magnitude is unknown.
+    """Return the losses of an operator, the largest first, followed by losses whose order of magnitude is unknown.
 
-    The losses together are at most the time that can be removed: all of it for a change of layout; all except the
-    arithmetic at the peak for operators that could be fused or wait for far memory; all except the bound for others.
+    The sum of the losses is at most the time that can be removed: all of the time for a change of layout; all except
+    the arithmetic at the peak for operators that could be fused or wait for far memory; all except `Evidence.bound_us`
+    for other operators.
     """
     of_instructions = instructions.losses(evidence)
     of_neighbours = fusion.losses(evidence, of_instructions)

@@ -18,14 +18,15 @@ _SURELY = 0.7
 
 
 def losses(evidence: Evidence, of_instructions: Sequence[Loss]) -> list[Loss]:
-    """Return all of the time of a change of layout, or the part of an element-wise operator that fusion would remove.
+    """Return the time of an operator that only changes layouts, or the part of an element-wise operator's time that
+    fusion would remove.
 
     Args:
         of_instructions: losses of the same operator to the instructions of its hottest loop, which fusion does not
             remove.
 
     Returns:
-        One `Loss` in microseconds, of cause ``layout`` or ``fusion``; none for operators with any other op.
+        One `Loss` of cause ``layout`` or ``fusion``; empty for operators with any other op.
     """
     names = set(evidence.operator.op_names)
     if not names or not names <= _LAYOUTS | _ELEMENTWISE:
@@ -44,8 +45,8 @@ def losses(evidence: Evidence, of_instructions: Sequence[Loss]) -> list[Loss]:
 
 
 def _computing_us(evidence: Evidence, of_instructions: Sequence[Loss]) -> float:
-    """Return the time of its instructions beyond moving its tensors; if a loop calls functions, all of the time
-    beyond."""
+    """Return the microseconds of the operator's instructions that fusion does not remove: its losses to instructions;
+    if its hottest loop calls functions, all hot time beyond arithmetic and traffic."""
     if evidence.code is not None and evidence.code.hottest.calls:
         return evidence.hot_room_us / evidence.used_threads
     return sum(loss.lost_us for loss in of_instructions)

@@ -10,7 +10,7 @@ from op_profiler.analysis.explain.evidence import Evidence
 from op_profiler.analysis.explain.explanation import Cause, Loss
 
 _OFF = 1.5
-"""Factor by which such an estimate may be wrong either way."""
+"""Factor by which an estimate from machine code may be too large or too small."""
 _MOST_MORE = 2.0
 """Largest factor by which time beyond the processor model is attributed to the same instructions."""
 _FULL = 0.95
@@ -20,11 +20,11 @@ _OF_CALLS = 0.8
 
 
 def losses(evidence: Evidence) -> list[Loss]:
-    """Return what the hottest loop loses to spills, narrow vectors and a small register tile.
+    """Return the time that the hottest loop loses to spills, narrow vectors and an unsuitable register tile.
 
     Returns:
-        A `Loss` in microseconds for each cause, some of 0 us; none if the kernel's machine code was not found. A loop
-        that calls a function for each value has a single loss, of cause ``function calls``.
+        A `Loss` for each cause, some of 0 us; empty if the kernel's machine code was not found. A loop that calls a
+        function for each value has a single `Loss`, of cause ``function calls``.
     """
     if evidence.code is None or evidence.cycles is None:
         return []

@@ -1,4 +1,4 @@
-"""Losses to data that is not in a near cache, does not fit into one, or maps to few of its sets."""
+"""Losses to data that is not in a near cache, does not fit into a near cache, or maps to few of its sets."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ _OFF = 1.5
 
 
 def losses(evidence: Evidence) -> list[Loss]:
-    """Return the time lost to waiting for data, in microseconds: for far memory and, in strided loops, for distant
-    steps.
+    """Return the time that an operator loses while it waits for data.
 
     Returns:
-        A `Loss` of cause ``memory``, and one of cause ``stride`` if distant steps stall at least 10 % of the hot time.
+        A `Loss` of cause ``memory`` for data in far caches or memory, and a `Loss` of cause ``stride`` if large steps
+        through memory stall the hottest loop for at least 10 % of the hot time.
     """
     return [*_far_memory(evidence), *_far_steps(evidence)]
 
 
 def missing_us(evidence: Evidence) -> Interval:
-    """Return by how much the time in the model exceeds the hot time because of distant data, with a 95 % interval.
+    """Return by how many microseconds the time in the model exceeds the hot time because of distant data, with a 95 %
+    interval.
 
-    Several threads share the cache misses of one thread. If the difference is larger with several threads, the rest is
-    the time to wake the threads, which is not a loss to memory.
+    Several threads share the cache misses of one thread. If the difference is larger with several threads than with one
+    thread, the excess is the time to wake the threads, which is not a loss to memory.
     """
     found = []
     for n in {1, evidence.threads}:

@@ -1,4 +1,4 @@
-"""Losses to the schedule, against the best known one, the vendor's kernel and the predicted result of a search."""
+"""Losses to the schedule, against the best known schedule, the vendor's kernel and the predicted result of a search."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ _SPREAD = 0.1
 
 
 def losses(evidence: Evidence, others: Sequence[Loss]) -> list[Loss]:
-    """Return what another schedule would save beyond the other losses; its cause is ``schedule``.
+    """Return the time that another schedule would save beyond the other losses.
 
     Args:
-        others: losses of the same operator.
+        others: other losses of the same operator.
+
+    Returns:
+        One `Loss` of cause ``schedule``; empty if no time with another schedule is known or predicted.
     """
     hot, known = evidence.us("hot"), evidence.others
     found: list[tuple[float, float, float, Basis, str]] = []

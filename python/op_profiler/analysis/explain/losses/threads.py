@@ -10,7 +10,10 @@ from op_profiler.analysis.explain.losses.memory import missing_us
 
 
 def losses(evidence: Evidence) -> list[Loss]:
-    """Return the losses between one thread and several, from hot times, so that memory is not counted again."""
+    """Return the losses of several threads against one thread, computed from hot times.
+
+    Hot times are used so that losses to memory are not counted again.
+    """
     n = evidence.threads
     if n == 1:
         return []
