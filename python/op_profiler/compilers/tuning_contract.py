@@ -61,8 +61,8 @@ class TuningContract(abc.ABC):
         raise ModelError(f"the heavy op of {operator.name} does not follow from its description")
 
     def own_tasks(self, anchor: Operator) -> tuple[TaskSpec, ...]:
-        """Return op_profiler's templates for an anchor, with the arguments that a build gives them; empty if there are
-        none."""
+        """Return op_profiler's templates for an anchor, with the arguments that a build gives them; empty if no
+        template fits."""
         return ()
 
     def prepare_search(self) -> None:

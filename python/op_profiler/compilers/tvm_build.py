@@ -47,7 +47,7 @@ def use_build(compiler: str, build: str, target: str) -> None:
     Args:
         compiler: name of the compiler.
         build: `DEFAULT_BUILD`, or the name of a kind of targets with a separate build.
-        target: the target that needs it.
+        target: name of the target that needs the build, for error messages.
 
     Raises:
         UnknownNameError: there is no such compiler.

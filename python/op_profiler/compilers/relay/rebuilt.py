@@ -66,7 +66,7 @@ def rebuilt_operator(operator: Operator) -> Occurrence:
 
 
 def _made(operator: Operator, sizes: Mapping[str, int], squeezes: bool) -> Any:
-    """Return the described value if a tuple has so many fields.
+    """Return the function of a description whose tuples have these numbers of fields.
 
     Args:
         squeezes: whether a squeeze without an axis drops all axes of length one; otherwise it drops none. Descriptions
@@ -88,7 +88,7 @@ def _made(operator: Operator, sizes: Mapping[str, int], squeezes: bool) -> Any:
 
 
 def _named(operator: Operator, letter: str) -> dict[str, int]:
-    """Return the inputs (i) or weights (p) in order, with the number of fields of each; 0 for one that is no tuple."""
+    """Return the inputs (i) or weights (p) in order, with the number of fields of each tuple; 0 for a tensor."""
     found: dict[int, int] = {}
     for name, number, field in PARAMETER.findall(operator.structure):
         if name == letter:
@@ -97,7 +97,7 @@ def _named(operator: Operator, letter: str) -> dict[str, int]:
 
 
 def _tuple_sizes(operator: Operator) -> Iterator[dict[str, int]]:
-    """Yield possible numbers of fields of each tuple, so that all tensors are used; 0 for one that is no tuple."""
+    """Yield possible numbers of fields of each tuple, so that all tensors are used; 0 for a tensor."""
     inputs = list(_sizes(_named(operator, "i"), len(operator.inputs)))
     for params in _sizes(_named(operator, "p"), len(operator.params)):
         yield from (of_inputs | params for of_inputs in inputs)
@@ -106,7 +106,7 @@ def _tuple_sizes(operator: Operator) -> Iterator[dict[str, int]]:
 def _sizes(named: Mapping[str, int], tensors: int) -> Iterator[dict[str, int]]:
     tuples = [name for name, fields in named.items() if fields]
     spare = tensors - sum(fields or 1 for fields in named.values())
-    if not tuples:  # one may be taken whole
+    if not tuples:  # one may be a tuple that an op reads as a whole
         yield from ({**named, name: spare + 1} for name in named if spare > 0)
         yield from [dict(named)] * (spare == 0)
     elif spare >= 0:

@@ -19,7 +19,7 @@ ATTENTION = "vm.builtin.attention_kv_cache_attention_with_fused_qkv"
 """Takes the cache, the number of the layer, the scale of the scores and the tokens' heads; returns the attention
 outputs."""
 STEP = "step"
-"""Function of the module: ``main`` between the calls that the cache requires, after which the cache is unchanged."""
+"""Name of the function that calls ``main`` between the cache's begin and end calls, and then restores the cache."""
 _COPIES = 3  # of the weights at once
 _CACHES = 2  # of which each has keys and values (`library.load_step`)
 _DEVIATION = 0.02
