@@ -68,6 +68,7 @@ class FrameworkReference(abc.ABC):
     def names_of(self, inputs: Sequence[InputSpec]) -> dict[str, str]:
         """Return the name of each input in the framework's model, by its name in the imported model: importers may
         change the spelling.
+
         Args:
             inputs: inputs of the imported model.
         """
@@ -81,6 +82,7 @@ class FrameworkReference(abc.ABC):
     @abc.abstractmethod
     def outputs(self, batches: Sequence[Mapping[str, np.ndarray]]) -> list[list[np.ndarray]]:
         """Run the framework's model and return all its outputs for each batch.
+
         Args:
             batches: arrays by the names of the attribute `inputs`.
 

@@ -185,7 +185,7 @@ def _selected_by() -> str:
 
 
 def llvm_version() -> str | None:
-    """Return the version of the LLVM inside this TVM; None if it has none."""
+    """Return the version of the LLVM in this TVM; None if this TVM was built without LLVM."""
     version = load_tvm().support.libinfo().get("LLVM_VERSION")
     return str(version) if version and str(version) != "NOT-FOUND" else None
 

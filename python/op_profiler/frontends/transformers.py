@@ -41,7 +41,7 @@ class TransformersFrontend(Frontend):
     source = "transformers"
 
     def names(self) -> list[str]:
-        """Return the names of the library's configurations and of parts of models; empty if it is not installed."""
+        """Return the names of transformers' configurations and of parts of models; empty without transformers."""
         known = _configuration_names()
         return sorted({*known, *_PARTS}) if known else []
 
@@ -68,8 +68,8 @@ class TransformersFrontend(Frontend):
             raise UnknownNameError("transformers model", request.name, self.names(), _HINT)
 
     def takes_sequence_length(self, name: str) -> bool:
-        """Return whether the model's source contains the library's argument for tokens; models of images and sound do
-        not."""
+        """Return whether the library's code of the model has an argument for tokens (``input_ids``), which models of
+        images and sound lack; True if the code is not found."""
         source = _source_of(_type_of(name))
         return source is None or "input_ids" in source.read_text(encoding="utf-8")
 

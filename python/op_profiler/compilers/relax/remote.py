@@ -49,7 +49,7 @@ class RemoteVm:
             RemoteKernel(c.name, c.label, [self.buffers[n] for n in (*c.reads, *c.writes)]) for c in compiled.calls
         ]
         self._functions = [self.library.get_function(call.name) for call in compiled.calls]
-        for function, (_, _, arrays) in zip(self._functions, self.kernels):  # makes indices that kernels read valid
+        for function, (_, _, arrays) in zip(self._functions, self.kernels):  # writes the indices that are read
             function(*arrays)
         self._vm = self._started(machine, compiled)
 

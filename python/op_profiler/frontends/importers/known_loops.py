@@ -127,7 +127,7 @@ class _KnownValues:
         self._variables = values
 
     def inside(self, params: Sequence[Any], values: Sequence[np.ndarray | None]) -> _KnownValues:
-        """Return the replacements in a function whose parameters have values."""
+        """Return the known values inside a function whose parameters have these values."""
         return _KnownValues({**self._variables, **dict(zip(params, values))})
 
     def value(self, node: Any) -> np.ndarray | None:

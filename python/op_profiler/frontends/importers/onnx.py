@@ -100,7 +100,7 @@ def files_of(path: Path) -> list[Path]:
     onnx = load_onnx()
     try:
         model = onnx.load(str(path), load_external_data=False)
-    except Exception:  # `load` says what is wrong with it
+    except Exception:  # `read` reports what is wrong with the file
         return [path]
     beside = {e.value for t in tensors_in(model) for e in t.external_data if e.key == "location"}
     return [path, *(p for name in sorted(beside) if (p := path.parent / name).is_file())]
@@ -248,7 +248,7 @@ def _by_the_compiler(
 
 
 def _leading_name(value: Any) -> str:
-    """Return the name of an input's first dimension if it is free; empty if it has none.
+    """Return the name of an input's first dimension if its size is free; empty if the dimension has no name.
 
     Names that torch's exporter derives from the input, if nobody named the dimension, are treated as equal.
     """

@@ -124,7 +124,7 @@ def unread_refused(graph: Any, importer: Any) -> contextlib.AbstractContextManag
 
 
 def _unread_attribute(operator: str, values: Mapping[str, Any], looked_up: set[str], schema: Any) -> str | None:
-    """Return the first attribute that changes the result and was not looked up; None if there is none."""
+    """Return the first attribute that changes the result and was not looked up; None if no attribute is ignored."""
     without_effect = WITHOUT_EFFECT.get(operator, ())
     for name, value in values.items():
         if name in ("tvm_custom", *looked_up, *without_effect) or _is_default(name, value, schema):
@@ -134,7 +134,7 @@ def _unread_attribute(operator: str, values: Mapping[str, Any], looked_up: set[s
 
 
 def _unread_input(operator: str, values: Iterable[Any], looked_up: set[int], schema: Any) -> str | None:
-    """Return the first input that is present and was not looked up; None if there is none."""
+    """Return the first input that is present and was not looked up; None if no input is ignored."""
     unread = [at for at, value in enumerate(values) if value is not None and at not in looked_up]
     if not unread:
         return None

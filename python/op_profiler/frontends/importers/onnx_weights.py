@@ -117,7 +117,7 @@ def _size(tensor: Any) -> int | None:
 
 
 def _stored(tensor: Any) -> int | None:
-    """Return the bytes of a tensor that are stored in the model itself."""
+    """Return the number of bytes of a tensor that are stored in the model itself; None if it is unknown."""
     if tensor.HasField("raw_data"):
         return len(tensor.raw_data)
     size, elements = _size(tensor), elements_in(tensor)

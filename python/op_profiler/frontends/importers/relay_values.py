@@ -23,7 +23,7 @@ def sizes_of(data: Any) -> list[int]:
 
 
 def number_of(value: Any) -> float:
-    """Return a plain number, or one that was computed while tracing."""
+    """Return the value of a number, which may be an expression that tracing computed."""
     if isinstance(value, (int, float)):
         return value
     return float(load_tvm().relay.frontend.common.infer_value(value, {}).numpy())

@@ -61,8 +61,8 @@ class FormsConverter(OperatorConverter):
         return made
 
     def convert_range(self, op: Any) -> Any:
-        """Convert a range with floating-point steps: TVM computes its length by an integer division, which crashes for
-        0.5."""
+        """Convert a range; reject floating-point steps, because TVM computes the length by an integer division, which
+        crashes for steps of 0.5."""
         steps = self.get_input_tensors(op)[2]
         if self.get_tensor_type_str(steps.tensor.Type()).startswith("float"):
             raise tvm.error.OpNotImplemented("a range of floats has a length that is only known at run time")

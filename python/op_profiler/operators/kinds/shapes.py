@@ -37,7 +37,7 @@ _EDGE = re.compile(r"^([\w.]+)\((.*)\)$")
 
 
 class Unfit(ValueError):
-    """Raised for an operator that a table's columns cannot describe; the message is the same for all of a kind."""
+    """Raised for an operator that a table's columns cannot describe; the message is the reason."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class Conv:
 
     Attributes:
         padding: rows and columns of zeros at the top, left, bottom, right.
-        activation: ``clip`` is from 0 to 6.
+        activation: activation after the bias; empty without an activation. ``clip`` limits values to 0 to 6.
         residual: whether a tensor of the output's shape is added.
         dtypes: of data (and output), weight, bias.
         extra: arguments of the table that Relay does not have; part of the identity.
@@ -169,7 +169,7 @@ Shape = Conv | DenseLayer | Plain
 
 
 def _extra(shape: Shape) -> dict[str, list[str]]:
-    """Return the attributes of the first op that Relay does not have."""
+    """Return the table's arguments that Relay does not have, as an attribute of the first op."""
     return {"op_args": list(shape.extra)} if shape.extra else {}
 
 
@@ -217,7 +217,7 @@ def operator_of(shape: Shape) -> Operator:
 
 
 def shape_of(operator: Operator) -> Shape:
-    """Return sizes in N, C, H, W and OC, IC/groups, K, K, whatever layout the compiler chose.
+    """Return the sizes of an operator as in the layouts NCHW and OIHW, whatever layouts the compiler chose.
 
     Raises:
         Unfit: no table can express the operator.

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 _USUAL_SIZES = (7, 8, 13, 14, 16, 17, 27, 28, 32, 35, 55, 56, 64, 71, 73, 96, 112, 128, 147, 149, 224)
 _SEQUENCES = (16, 32, 64, 128, 197, 256, 384, 512)
 LARGEST_BLOCK = 16
-"""Limit for channels in the innermost dimension, which TVM blocks for 512-bit vectors by the largest divisor up to it.
-"""
+"""Largest number of channels in the innermost dimension. For 512-bit vectors, the size of TVM's blocks is the largest
+divisor of the channels up to this number."""
 
 
 @functools.cache
