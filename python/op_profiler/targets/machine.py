@@ -132,7 +132,7 @@ class TimedModel(Protocol):
         """
 
     def kernel_error(self, index: int) -> str | None:
-        """Run one kernel with checks, and return its error; None if there is none."""
+        """Run one kernel with checks, and return its error; None if the kernel runs without an error."""
 
     def cache_mechanism(self, cache: Cache) -> str:
         """Return how `walk` produces this cache state; raises MeasureError if it cannot."""
@@ -193,7 +193,7 @@ class Machine(Protocol):
         """
 
     def conditions(self) -> dict[str, Any] | None:
-        """Return the current state of the machine by names with units; None if it reports none.
+        """Return the current state of the machine by names with units; None if the machine reports no state.
 
         A GPU reports clocks, temperature, power, and the reasons that limit its clock.
         """

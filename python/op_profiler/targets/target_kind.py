@@ -191,10 +191,10 @@ class TargetKind(abc.ABC):
 
     @abc.abstractmethod
     def plan_lanes(self) -> PlanLanes:
-        """Return the kind of lanes of plans here.
+        """Return what plans run operators on here: cores or streams.
 
         Raises:
-            UsageError: there are no plans for it.
+            UsageError: plans are not supported for this kind of target.
         """
 
     def describe_remote(self, runtime: RuntimeDevice, target: Target, address: str) -> Device | None:

@@ -32,15 +32,15 @@ def cuda_of_torch() -> str | None:
 
 
 class Cuda:
-    """torch on GPU 0 of those that this process can use. float32 is computed as such, because TVM's kernels do not use
-    TF32 either.
+    """torch on GPU 0 of those that this process can use. float32 is computed without TF32, because TVM's kernels do not
+    use TF32 either.
 
     Attributes:
         settings: settings of torch that decide which kernels it uses, stored with their times.
 
     Raises:
         MissingPackageError: torch is not installed.
-        MeasureError: it finds no GPU.
+        MeasureError: torch finds no GPU.
     """
 
     def __init__(self) -> None:
