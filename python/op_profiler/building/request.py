@@ -59,7 +59,7 @@ def check_rule(schedules: str, compiler: str, kind: TargetKind) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BuildRequest:
-    """One model, and what it is built for.
+    """One model, with the options that determine how it is built.
 
     Attributes:
         place: address of the machine that the model will run on; None for this machine.
@@ -204,7 +204,7 @@ class BuildRequest:
 
     @property
     def conditions(self) -> records.Conditions:
-        """Conditions for which the schedule records of the build should have been found."""
+        """Conditions (thread count and cache state) whose schedule records the build prefers."""
         return records.Conditions(max(self.threads), self.cache)
 
     def usable_records(self) -> UsableRecords:

@@ -197,7 +197,7 @@ class Compiler(RuntimeContract, TuningContract):
         called if ``TVM_HOME`` or a kind of target provides a TVM.
 
         Raises:
-            OpProfilerError: something is missing; the message names it.
+            OpProfilerError: a package or a library is missing; the message names it.
         """
         return
 

@@ -165,7 +165,7 @@ class ImportedModel:
         content: fingerprint of the lowered model, see `Frontend.fingerprint`; empty for a model without a source.
         content_is_source: whether equal `content` means an equal source. It does not for a program of the user's, whose
             fingerprint is computed from the lowered model only.
-        reference: the model in its own framework; None if it has none, or if the model comes from the cache.
+        reference: the model in its own framework; None if no framework runs it, or if it comes from the cache.
         agreement: result of the comparison with `reference`, once it was made.
         pipeline: pipeline that lowers the model, see `op_profiler.compilers.pipelines`.
     """

@@ -31,7 +31,7 @@ Expression = int | tuple[Any, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Language:
-    """Names of TIR's nodes in one TVM.
+    """The node classes of TIR in one version of TVM, and functions that read these nodes.
 
     Attributes:
         tir: module with the node classes.

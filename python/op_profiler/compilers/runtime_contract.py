@@ -80,7 +80,7 @@ class RuntimeContract(abc.ABC):
         """Return a built model with the same kernels and a copy of the weights.
 
         Raises:
-            MeasureError: as `weights`.
+            MeasureError: this compiler does not run plans.
         """
         raise MeasureError(f"the compiler {self.name} runs no plans")
 

@@ -22,7 +22,7 @@ TEMPLATES = "templates"
 
 
 class TuningContract(abc.ABC):
-    """Tunable operators of a model, and their tasks.
+    """The methods of a compiler that find the tunable operators of a model and create their tasks.
 
     Attributes:
         record_form: file format of its schedule records, `LINES` or `DATABASES` of `op_profiler.schedules.records`.

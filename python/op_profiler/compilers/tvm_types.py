@@ -53,10 +53,10 @@ class Node(Protocol):
 
     @property
     def handle(self) -> Any:
-        """A ctypes pointer to it: the same one whenever TVM hands out this node."""
+        """A ctypes pointer to the node: the same pointer whenever TVM returns this node."""
 
     def same_as(self, other: object) -> bool:
-        """Return whether both are one object in TVM, not merely equal."""
+        """Return whether `other` is the same object in TVM, not merely an equal node."""
 
 
 class Variable(Node, Protocol):
@@ -104,7 +104,7 @@ class Function(Node, Protocol):
 
     @property
     def ret_type(self) -> Any:
-        """Declared type of the result; None if none was declared."""
+        """Declared type of the result; None if the function declares no type."""
 
     @property
     def attrs(self) -> Any:
@@ -244,7 +244,7 @@ class RuntimeModule(Protocol):
 
     @property
     def imported_modules(self) -> Sequence[RuntimeModule]:
-        """Modules that this one imports, such as the GPU code that its functions launch."""
+        """Modules that this module imports, such as the GPU code that its functions launch."""
 
     def import_module(self, module: RuntimeModule) -> None:
         """Make the functions of another module available to this one."""

@@ -1,4 +1,4 @@
-"""Stores weights of a model in a file, one after the other; TVM's own format keeps all of them in memory twice more."""
+"""Stores weights of a model in a file, one after the other; TVM's own format needs two more copies of all in memory."""
 
 from __future__ import annotations
 

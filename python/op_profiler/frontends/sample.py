@@ -86,7 +86,7 @@ def bytes_written_before(operator: Operator, batch: str) -> int:
 
 
 def batch_path(name: str) -> Path:
-    """Return the path of the batch with a name.
+    """Return the path of the file of a batch.
 
     Raises:
         ModelError: `name` is not the name of a batch.

@@ -46,7 +46,7 @@ class TransformersFrontend(Frontend):
         return sorted({*known, *_PARTS}) if known else []
 
     def default_names(self) -> list[str]:
-        """Return seven language models and a vision transformer."""
+        """Return the names of seven language models and a vision transformer."""
         return list(_DEFAULTS)
 
     steps_of = f"Steps are there for {', '.join(DECODERS)}, and for folders with a config.json of one of them."

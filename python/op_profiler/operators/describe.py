@@ -121,14 +121,14 @@ class Description:
         return f"%{len(self._ops) - 1}"
 
     def anchor(self) -> int:
-        """Return the index of the first heavy op; without one, of the op with most operations."""
+        """Return the index of the first heavy op; without a heavy op, the index of the op with most operations."""
         for index, op in enumerate(self._ops):
             if op in cost.HEAVY:
                 return index
         return max(range(len(self._ops)), key=lambda i: self._flops[i], default=0)
 
     def anchor_signature(self) -> str:
-        """`signature` of the anchor; empty for a function without ops."""
+        """Return the `signature` of the anchor; empty for a function without ops."""
         if not self._ops:
             return ""
         anchor = self.anchor()

@@ -59,7 +59,7 @@ def label_of(op_names: Sequence[str], output: Sequence[int], layers: CallLayers 
 
     Args:
         op_names: as in `Operator.op_names`.
-        output: shape of the first output; empty without one.
+        output: shape of the first output; empty for an operator without outputs.
         layers: layers of its calls; the first layer of the first call is part of the label.
     """
     layer = layers[0][0] if layers and layers[0] else ""

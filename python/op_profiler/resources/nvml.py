@@ -37,7 +37,7 @@ def nvml() -> Iterator[NvmlHandle]:
     """Open NVML for the block, and yield it with its handle of the GPU.
 
     Raises:
-        ResourceError: there is no GPU or no nvidia-ml-py; or NVML rejects a call in the block.
+        ResourceError: this process can use no GPU, nvidia-ml-py is not installed, or NVML rejects a call in the block.
     """
     address = bus_id()
     try:

@@ -63,7 +63,7 @@ class TargetKind(abc.ABC):
             folder: a cache folder for files that this needs.
 
         Raises:
-            OpProfilerError: something is missing; the message names it.
+            OpProfilerError: a package or a library is missing; the message names it.
         """
         raise NotImplementedError
 

@@ -13,7 +13,7 @@ from op_profiler.compilers.tvm_types import DeviceArray, PackedFunction
 
 @dataclasses.dataclass(frozen=True)
 class VmLibrary:
-    """A model for the virtual machine.
+    """A built model for Relax's virtual machine.
 
     Attributes:
         executable: ``relax.VMExecutable``.

@@ -22,7 +22,7 @@ are final."""
 
 @dataclasses.dataclass(frozen=True)
 class PipelineRun:
-    """Result of a pipeline.
+    """Result of running a pipeline on a module.
 
     Attributes:
         lowered: the recorded modules.

@@ -21,7 +21,7 @@ Recorded = Callable[[Any], "tuple[Any, Schedule] | None"]
 
 @dataclasses.dataclass(frozen=True)
 class LoweredModule:
-    """A module during lowering.
+    """A Relax module at two stages of lowering.
 
     Attributes:
         fused: TIR functions with their ops, grouped into one Relax function per kernel.

@@ -32,7 +32,7 @@ _NOT_MADE = frozenset({"collapse_sum_to", "dyn.expand_dims", "hardswish", "nn.di
 
 
 def relay_function(operator: Operator) -> Any:
-    """Return a typed primitive function.
+    """Return the Relay function of an operator, rebuilt from its description: typed, and marked as primitive.
 
     Constants inside a function are described by their shape alone, unless their value decides the code
     (`op_profiler.operators.describe.value_decides`). All other constants get values that no pass simplifies: a product
@@ -189,7 +189,7 @@ def _attributes(op: Any, attrs: dict[str, Any]) -> Any:
 
 
 def _made_node(kind: str, attrs: dict[str, Any]) -> Any:
-    """Return attributes of one kind; those without a default that are left out are None."""
+    """Return TVM's attributes of a type; attributes that are left out and have no default are None."""
     given = dict(attrs)
     if isinstance(given.get(_BOXED), int):
         given[_BOXED] = load_tvm().runtime.convert(given[_BOXED])

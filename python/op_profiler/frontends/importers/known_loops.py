@@ -131,7 +131,7 @@ class _KnownValues:
         return _KnownValues({**self._variables, **dict(zip(params, values))})
 
     def value(self, node: Any) -> np.ndarray | None:
-        """Return a single value; None if it is unknown or not a single value."""
+        """Return the value of a node with one element; None if it is unknown, or if the node has more elements."""
         if node not in self._values:
             self._values[node] = self._value(node)
         return self._values[node]

@@ -95,7 +95,7 @@ def _read(path: Path, *, all_inside: bool) -> tuple[Any, Weights]:
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return the file, and the files next to it with its weights."""
+    """Return the path of an ONNX file, and the paths of the files next to it that contain its weights."""
     check_file(path)
     onnx = load_onnx()
     try:
@@ -107,7 +107,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 def lower(path: Path, request: ModelRequest) -> ImportedModel:
-    """Lower the model in a file.
+    """Import the model in an ONNX file for the compiler in use.
 
     Raises:
         ModelError: the model cannot be read, has operators that TVM does not support, or fixes its batch size.

@@ -104,7 +104,7 @@ def merge_heads(nodes: NodeWriter, data: str, output: str) -> str:
 
 
 def scaled_scores(nodes: NodeWriter, query: str, key: str, scale: float) -> str:
-    """Return the products of all queries with all keys."""
+    """Write the products of all queries with all keys, times `scale`; return the name of the result."""
     scaled = nodes.add("Mul", query, nodes.constant(scale))
     return nodes.add("MatMul", scaled, nodes.add("Transpose", key, perm=[0, 1, 3, 2]))
 

@@ -138,7 +138,7 @@ class Repairs(Rewriting):
             replace(graph.node, nodes)
 
     def for_all(self) -> None:
-        """Rewrite what every importer gets wrong.
+        """Rewrite all nodes that every importer gets wrong.
 
         Raises:
             ModelError: a node cannot be rewritten, or is an operator of another vendor.

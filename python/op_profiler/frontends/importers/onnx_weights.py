@@ -90,7 +90,7 @@ class Weights:
         self._check_size(tensor, min(there, about.length or there), " of " + about.location)
 
     def _check_size(self, tensor: Any, stored: int | None, where: str = "") -> None:
-        """Reject a tensor of which fewer bytes are stored than it has."""
+        """Reject a tensor with fewer stored bytes than its shape and type require."""
         wanted = _size(tensor)
         if stored is not None and wanted is not None and stored < wanted:
             raise self._damaged(tensor, f"it needs {wanted} bytes{where}, and {stored} are there")

@@ -35,7 +35,7 @@ def dtype_of(data: Any) -> str:
 
 
 def name_of_dtype(number: int) -> str:
-    """Return the dtype of one of torch's type numbers."""
+    """Return the name of the dtype that torch represents by this number."""
     _convert_dtype_value = load_tvm().relay.frontend.pytorch._convert_dtype_value
     return str(_convert_dtype_value(number))
 

@@ -23,8 +23,8 @@ def called(name: str) -> tuple[Any, Any]:
         name: ``package.module:function``, or ``package.module:name[position]`` for an element of a list.
 
     Raises:
-        ModelError: the name cannot be imported or called, or the result is neither a torch module nor a pair of a
-            module and its inputs.
+        ModelError: the name cannot be imported or called, the list has no such position, or the result is neither a
+            torch module nor a pair of a module and its inputs.
     """
     entry = _ENTRY.match(name)
     if entry is not None:

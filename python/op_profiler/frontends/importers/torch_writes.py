@@ -37,7 +37,7 @@ _ADVICE = "cannot be imported, because it writes in place; use a clone, or the o
 
 
 def say_without_writing(graph: Any) -> None:
-    """Replace the in-place operators of a graph; the graph itself is changed.
+    """Replace the in-place operators of a graph by operators that return new tensors; change the graph in place.
 
     Raises:
         NotImplementedError: a tensor is written to through a view that cannot be followed.

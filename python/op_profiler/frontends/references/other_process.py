@@ -48,7 +48,7 @@ class ReferenceRun:
 
 @dataclasses.dataclass(frozen=True)
 class Ran:
-    """Result of a run.
+    """Result of running a model in its own framework.
 
     Attributes:
         framework: name and version of the framework that ran the model.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class TorchReference(FrameworkReference):
-    """A module whose outputs are one tensor or a flat tuple of tensors.
+    """The reference of an imported torch module, whose outputs are one tensor or a flat tuple of tensors.
 
     Args:
         load: returns the module, called with one tensor per input.

@@ -30,7 +30,7 @@ class Input(NamedTuple):
 
 
 def build(name: str, *, folder: bool) -> tuple[Any, tuple[str, ...]]:
-    """Return the model, and notes on its weights.
+    """Create a model; return it and notes on its weights.
 
     Args:
         name: model type, ``t5-encoder``, ``t5-decoder``, or a checkpoint folder.

@@ -73,7 +73,7 @@ class Scope:
         return largest_divisor(channels, self.lanes)
 
     def constant(self, value: float) -> Node:
-        """Return a scalar of `dtype` that the expression itself contains."""
+        """Return a constant scalar of the scope's `dtype`."""
         return self.relay.const(value, self.dtype)
 
 

@@ -16,7 +16,7 @@ divisor of the channels up to this number."""
 
 @functools.cache
 def largest_divisor(number: int, limit: int) -> int:
-    """Return the largest divisor up to a limit; 1 for a limit below it."""
+    """Return the largest divisor of a number up to a limit; 1 for a limit below 1."""
     return max(divisor for divisor in range(1, min(number, max(limit, 1)) + 1) if number % divisor == 0)
 
 
@@ -105,13 +105,13 @@ def activation_shape(rng: random.Random) -> tuple[int, ...]:
 
 
 def near_power_of_two(rng: random.Random, low: int, high: int) -> int:
-    """Draw a power of two within limits that are powers of two, or one less or more than it."""
+    """Draw a power of two from `low` to `high`, or a number that is one less or one more."""
     exponents = range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)
     return max(2 ** rng.choice(exponents) + rng.choices((-1, 0, 1), (0.2, 0.6, 0.2))[0], 1)
 
 
 def odd_rows(rng: random.Random) -> int:
-    """Draw 1 to 511 rows, a number that no vector and no tile divides."""
+    """Draw an odd number of rows from 1 to 511, so that vectors do not divide it."""
     return log_uniform(rng, 1, 510) | 1
 
 

@@ -277,7 +277,7 @@ class Gpu:
         return GpuKernels(graph, self.runtime, Events(), self._flush, launches, self._spin)
 
     def running_seconds(self) -> None:
-        """Return None: only boards separate running from reaching the machine."""
+        """Return None: the running time is separated from the time to reach the machine only for boards."""
         return
 
     def steadiness_probe(self) -> None:

@@ -181,7 +181,7 @@ def activate(stub_folder: Path) -> None:
         stub_folder: folder for the stand-in of a missing driver.
 
     Raises:
-        OpProfilerError: something is missing; the message names it.
+        OpProfilerError: a package or a library is missing; the message names it.
     """
     lacking = missing()
     folder = root()

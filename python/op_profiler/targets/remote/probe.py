@@ -92,7 +92,7 @@ class Probe:
         return bytes(text.numpy()[:length]).decode(errors="replace").strip() if length > 0 else ""
 
     def energy_sensor(self) -> str | None:
-        """Return the path of the first energy counter (microjoules) of Linux's hwmon interface; None without one."""
+        """Return the path of the first energy counter (microjoules) of Linux's hwmon interface; None if none exists."""
         return next((path for path in _SENSORS if self.read(path).isdecimal()), None)
 
 

@@ -28,7 +28,7 @@ _SMALL_NOTE = "it has the sizes of a small model; a folder with a config.json of
 
 
 def load_step(request: ModelRequest) -> ImportedModel:
-    """Return a step of a decoder.
+    """Return the requested step of a decoder as a Relax model with random weights.
 
     Raises:
         ModelError: the configuration is not of a decoder of llama's structure, or the model exceeds the memory.

@@ -81,7 +81,7 @@ class DecoderStep:
 
 
 def requested_step(request: ModelRequest) -> DecoderStep:
-    """Return the step of a request.
+    """Return the decoder step that a request names, with the sizes of its decoder.
 
     Raises:
         ModelError: the configuration lacks a size, or is not of a decoder of llama's structure.

@@ -90,7 +90,7 @@ def _lanes(length: int, vectors: Vectors) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """A function that computes rows (a `Template`).
+    """A function that computes rows (a `SchedulableFunction`).
 
     Attributes:
         common: number of leading axes; they count the rows.
