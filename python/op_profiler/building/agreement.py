@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 
 _FORMAT = 1
 _DEPENDS_ENOUGH = 0.01
-"""Relative change of the outputs under other inputs from which on larger inputs are not needed."""
+"""Relative change of the outputs between two batches of inputs below which larger inputs are tried."""
 
 
 class OutputsDifferError(ModelError):
-    """The outputs of an imported model differ from those of its own framework.
+    """Raised if the outputs of an imported model differ from those of its own framework.
 
     Args:
         agreement: result of the comparison.
@@ -66,8 +66,8 @@ def with_agreement(
     announce: Callable[..., None],
     compared_kinds: set[str] | None = None,
 ) -> ImportedModel:
-    """Return the model with the result of the comparison, and without its reference, which may contain the weights
-    again.
+    """Compare a model with its own framework; return the model with the result, and without its reference, which may
+    contain a second copy of the weights.
 
     Args:
         given: the user's inputs; empty for random ones.
@@ -195,7 +195,7 @@ class _Ours:
         """Return the difference of each output, the largest over all inputs.
 
         Args:
-            theirs: outputs for `batches_of` inputs.
+            batches, theirs: the four batches that `batches_of` returns, and the framework's outputs for each of them.
         """
         target = target_for(model, kind_of("llvm"), "float32", resolve_target("llvm"))
         built = build_model(self._request, model, target)
@@ -255,7 +255,7 @@ class _StoredAgreement:
         self._path = cache.cache_folder() / "agreements" / f"{digest}.json"
 
     def read(self) -> Agreement | None:
-        """Return the stored result; None if there is none, or if it is damaged."""
+        """Return the stored result; None if no result is stored, or if its file is damaged."""
         try:
             return Agreement(**self._content()["agreement"]) if self._is_kept else None
         except (OSError, ValueError, TypeError, KeyError):

@@ -40,8 +40,8 @@ class Difference:
 
     Attributes:
         why: what differs in kind: count, shape or type; empty if only values may differ.
-        error: largest difference, divided by the size of a value and of a usual value; for integers the share that
-            differs.
+        error: largest difference, divided by the sum of the size of the value and of a usual value; for integers the
+            share that differs.
         allowed: error that rounding explains; infinite if rounding decides the values.
         shows: whether agreement proves that both compute the same; False if the values hardly depend on the inputs.
     """
@@ -65,7 +65,7 @@ class Difference:
 def batches_of(
     specs: Sequence[InputSpec], given: Mapping[str, np.ndarray], scale: float = 1.0
 ) -> list[dict[str, np.ndarray]]:
-    """Return two batches of inputs that differ in every element, each also with its last digit changed.
+    """Return four batches of inputs: two that differ in every element, and the same two with the last digit changed.
 
     In the second batch, numbers have the opposite sign, so conditions, booleans and counts differ.
 
@@ -163,8 +163,8 @@ def _eps(digits: str) -> float:
 
 
 def _relative(ours: np.ndarray, theirs: np.ndarray, typical: float) -> float:
-    """Return the largest difference, divided by the size of the value and of a usual value; infinite if only one of the
-    two values is finite, or if they are infinite with different signs.
+    """Return the largest difference, divided by the sum of the size of the value and of a usual value; infinite if only
+    one of the two values is finite, or if they are infinite with different signs.
     """
     a, b = ours.astype(np.float64).ravel(), theirs.astype(np.float64).ravel()
     finite = np.isfinite(b)

@@ -26,11 +26,11 @@ def build_model(request: BuildRequest, model: ImportedModel, target: Target) -> 
 
     Args:
         request: gives the conditions and the executor.
-        model: in its precision; changes to it (`Compiler.merge_parallel`) are part of its name.
+        model: model in its precision; changes (`Compiler.merge_parallel`) are part of `ImportedModel.content`.
         target: `tvm.target.Target`.
 
     Raises:
-        ModelError: the compiler refuses it.
+        ModelError: the compiler rejects the model.
     """
     records, model = request.usable_records(), dataclasses.replace(model, pipeline=request.pipeline)
     kept = BuildCache(request, model, target, records)
@@ -60,7 +60,7 @@ def build_operator(occurrence: Occurrence, target: Target, records: UsableRecord
     """Build an operator as a separate model, whose inputs include its weights.
 
     Raises:
-        ModelError: the compiler refuses it.
+        ModelError: the compiler rejects the operator.
     """
     return compiler_in_use().single_operator(occurrence), compiler_in_use().build_operator(occurrence, target, records)
 
@@ -69,7 +69,7 @@ def fuse_model(request: BuildRequest, model: ImportedModel, target: Target) -> F
     """Return the operators of a model, without building it.
 
     Raises:
-        ModelError: the compiler refuses it.
+        ModelError: the compiler rejects the model.
     """
     model = dataclasses.replace(model, pipeline=request.pipeline)
     return fuse_operators(request.usable_records(), target, lambda: compiler_in_use().operators(model, target))

@@ -31,14 +31,14 @@ BUILDS_GO_THROUGH = ("compilers", "operators", "schedules")
 """Parts of this package that affect builds: a build of other code is not reused."""
 _FORMAT = 1
 _PLACE = re.compile(r"[0-9a-f]{32}/(default|[0-9a-f]{16})")
-_DEFAULT = "default"  # the name of a build that no schedule record had a part in
+_DEFAULT = "default"  # name of a build without schedule records
 
 
 _handed_over: dict[Path, BuiltModel] = {}
 
 
 def hand_over(built: BuiltModel) -> None:
-    """Hand a build to the next request of this process for it, which then need not read and compile it again."""
+    """Keep a build in memory for the next `BuildCache.find` of this process, which then need not read its files."""
     _handed_over.clear()
     if built.kept:
         _handed_over[folder_of(built.kept).parent] = built
@@ -59,7 +59,7 @@ class BuildCache:
         self._records = records
 
     def find(self) -> BuiltModel | None:
-        """Return the stored build whose records are those that it would use today; None if there is none."""
+        """Return a stored build with the schedule records that a build would use today; None if none is stored."""
         handed_over = _handed_over.pop(self._folder, None)
         if handed_over is not None and self.place(handed_over.asked) == handed_over.kept:
             return handed_over
@@ -135,7 +135,7 @@ def folder_of(place: str) -> Path:
         place: result of `BuildCache.place`.
 
     Raises:
-        ValueError: it is not such a result; a path that leads elsewhere is not followed.
+        ValueError: `place` is not a result of `BuildCache.place`, and could lead to another folder.
     """
     if not _PLACE.fullmatch(place):
         raise ValueError(f"{place!r} is no place of a build")
@@ -147,8 +147,8 @@ def _builds() -> Path:
 
 
 def _base(request: BuildRequest, model: ImportedModel, target: Target) -> str:
-    """Return everything that determines a build except the records: model, target, TVM, and the parts of this
-    package."""
+    """Return a digest of everything that determines a build except the records: model, target, TVM, and the parts of
+    this package."""
     parts = [
         _FORMAT,
         model.content,
@@ -170,7 +170,7 @@ def _schedule(fields: dict[str, Any]) -> Schedule:
 
 
 def is_whole(place: Path, about: dict[str, Any]) -> bool:
-    """Return whether every file is unchanged."""
+    """Return whether the description `about` of a build and all its files are unchanged."""
     return _digest(about) == about["digest"] and all(_hash(place / name) == h for name, h in about["files"].items())
 
 

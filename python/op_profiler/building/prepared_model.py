@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 
 def in_words(say: Callable[[str], None], *, stages: bool = True) -> Callable[..., None]:
-    """Return a function that receives announcements and passes texts on: of a stage that begins, or of a note for the
-    user.
+    """Return a function that receives announcements and passes their texts to `say`: notes for the user, and stages
+    that begin.
 
     Args:
         stages: whether to pass on stages too.
@@ -54,7 +54,7 @@ class PreparedModel(contextlib.ExitStack):
 
     Attributes:
         model: the model in its precision; without its weights after the build.
-        given: the user's inputs; empty if there are none.
+        given: the user's inputs; empty if the user gave none.
         target: `tvm.target.Target` that the model is compiled for.
         merged: kinds of operators that were merged.
     """

@@ -73,7 +73,7 @@ class Recipe:
         """Return the recipe from the values of `to_json`.
 
         Raises:
-            DatasetError: it is of another version, or damaged.
+            DatasetError: the values were stored by another version, or are damaged.
         """
         try:
             return msgspec.convert(plain, cls)
@@ -93,7 +93,7 @@ class Recipe:
         return found if found is not None else self._built_again(announce)
 
     def input_arrays(self) -> dict[str, np.ndarray]:
-        """Return the user's inputs, or the same random ones."""
+        """Return the inputs of the measured run: the user's arrays, or the same random arrays."""
         specs = [InputSpec(**(spec | {"shape": tuple(spec["shape"])})) for spec in self.inputs]
         if self.request.input_data is None:
             return random_inputs(specs)

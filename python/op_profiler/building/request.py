@@ -60,7 +60,7 @@ def check_rule(schedules: str, compiler: str, kind: TargetKind) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BuildRequest:
-    """One model, and what it is built for.
+    """One model, with the options that determine how it is built.
 
     Attributes:
         place: address of the machine that the model will run on; None for this machine.
@@ -162,7 +162,7 @@ class BuildRequest:
         """Check that the TVM which lowers for the target is installed.
 
         Raises:
-            OpProfilerError: it is not, or a library of it is missing; the message says what to install.
+            OpProfilerError: this TVM or one of its libraries is missing; the message names what to install.
         """
         if COMPILERS.get(self.compiler).takes_builds_of_targets:
             self.kind.check_build()
@@ -195,7 +195,7 @@ class BuildRequest:
 
     @property
     def kind(self) -> TargetKind:
-        """Kind of the target; raises UsageError if there is none of its name."""
+        """Kind of the target; raises UsageError if no kind has this name."""
         return kind_of(self.target)
 
     @property
@@ -205,17 +205,17 @@ class BuildRequest:
 
     @property
     def conditions(self) -> records.Conditions:
-        """Conditions for which the schedule records of the build should have been found."""
+        """Conditions (thread count and cache state) whose schedule records the build prefers."""
         return records.Conditions(max(self.threads), self.cache)
 
     def usable_records(self) -> UsableRecords:
-        """Schedule records that a build uses today."""
+        """Return the schedule records that a build uses today."""
         named = None if self.schedules in (records.AUTO, records.RULE, records.NONE) else self.schedules
         by_rule = self.schedules == records.RULE
         return UsableRecords.of_file(self.record_file(), self.conditions, named, by_rule=by_rule)
 
     def record_file(self) -> Path | None:
-        """File of the schedule records for this target and processor; None if records are switched off."""
+        """Return the file of the schedule records for this target and processor; None if records are switched off."""
         kind = self.kind
         folder = kind.name if self.compiler == DEFAULT_COMPILER else f"{self.compiler}/{kind.name}"
         name = kind.processor_name() if self.place is None else self.place.key  # all machines of a key share them
@@ -223,7 +223,7 @@ class BuildRequest:
         return record_files.record_file(self.schedules, folder, name, COMPILERS.get(self.compiler).record_form)
 
     def base_key(self, content: str, machine: str, label: str = "") -> str:
-        """Return the identity of the model as far as it is known without building it.
+        """Return a digest of everything that identifies the measured model and is known without building it.
 
         Args:
             content: content of the model (`ImportedModel.content`).
@@ -246,7 +246,7 @@ class BuildRequest:
         return _digest([key, label]) if label else key
 
     def model_key(self, base_key: str, asked: Iterable[str]) -> str:
-        """Return the identity of the built model, which includes the schedule records that its build uses today.
+        """Return a digest that identifies the built model: `base_key` and the schedule records that a build uses today.
 
         Args:
             asked: computations for which a build looks up records. Computations without a record do not change the key,

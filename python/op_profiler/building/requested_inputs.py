@@ -42,7 +42,7 @@ def static_inputs(model: ImportedModel, request: BuildRequest) -> list[Any]:
 
 
 def given_inputs(request: BuildRequest, model: ImportedModel) -> dict[str, np.ndarray]:
-    """Return the arrays of ``--inputdata``; empty if none were given.
+    """Return the arrays of ``--inputdata`` by input name; empty without this option.
 
     Raises:
         UsageError: the file does not contain an array of the right shape for every input.

@@ -33,7 +33,7 @@ def load_model(
         compared_kinds: as in `with_agreement`.
 
     Raises:
-        ModelError: it cannot be lowered, or its outputs differ from those of its own framework.
+        ModelError: the model cannot be lowered, or its outputs differ from those of its own framework.
     """
     COMPILERS.get(request.compiler).expect_model(request.model)
     target = load_target(request, announce)
@@ -69,6 +69,6 @@ def _check_control(request: BuildRequest, model: ImportedModel) -> None:
 
 
 def notes_of_control(model: ImportedModel) -> tuple[str, ...]:
-    """Return a note for the user on calls that were counted without a run; empty if there are none."""
+    """Return a note for the user if calls in branches or loops were counted without a run; otherwise nothing."""
     what = " and ".join(compiler_in_use().open_control(model.mod))
     return (f"calls in {what} are counted once: their number is known only after a run",) if what else ()

@@ -1,4 +1,4 @@
-"""Compilers: from models to kernels. This package has the contract; each compiler has a folder."""
+"""Compilers, which turn models into kernels: the contract of a compiler, and one folder for each compiler."""
 
 from __future__ import annotations
 

@@ -45,8 +45,9 @@ class BoundKernel(abc.ABC):
     @property
     @abc.abstractmethod
     def addresses(self) -> tuple[int, int, int, int, int, int]:
-        """Return addresses of the function, its values and their type codes, their number, and the result and its code;
-        valid as long as this object exists. 0 for values that this interface of TVM does not have."""
+        """Return the addresses of the function, of its argument values and of their type codes; the number of
+        arguments; and the addresses of the result and of its type code. They are valid as long as this object exists;
+        an address is 0 if this interface of TVM does not use it."""
 
     def run(self, more: More = ()) -> bool:
         """Call the function once; return False instead of raising if it failed.
@@ -57,7 +58,7 @@ class BoundKernel(abc.ABC):
         return bool(self._call(*self._bound, *more) == 0)
 
     def error(self) -> str | None:
-        """Call the function with TVM's checks; return its error, or None."""
+        """Call the function with TVM's checks; return the last line of its error, or None if the call succeeds."""
         try:
             self.function(*self.arguments)
         except (RuntimeError, ValueError, TypeError) as error:  # TVM's own errors are of the first
@@ -67,7 +68,7 @@ class BoundKernel(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class Bound:
-    """The kernels of a model over its tensors, in execution order, and its outputs."""
+    """Kernels of a model, bound to the model's tensors and in execution order, and its output tensors."""
 
     kernels: tuple[BoundKernel, ...]
     outputs: tuple[DeviceArray, ...]

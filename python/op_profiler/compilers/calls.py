@@ -21,7 +21,7 @@ _EMPTY_RUNS = 15
 
 
 class TimedCalls:
-    """Calls that are made one after the other and timed one by one."""
+    """A sequence of kernel calls that run back to back, with a separate time for each call."""
 
     def __init__(self, calls: Sequence[BoundKernel]) -> None:
         compiler, device = compiler_in_use(), load_tvm().cpu()
@@ -33,7 +33,7 @@ class TimedCalls:
         self._walk = compiler.bound_kernel("walk", "", compiler.call_library()["walk"], arrays)
 
     def run(self, more: More = ()) -> np.ndarray:
-        """Make every call once; return the microseconds of each, shape (calls,), NaN if it failed.
+        """Make every call once; return the time of each call in microseconds, shape (calls,), NaN for a failed call.
 
         A time is from one reading of the clock to the next, so it includes the call overhead (`call_overhead_us`).
 
@@ -47,16 +47,16 @@ class TimedCalls:
 
 
 def call_overhead_us() -> float:
-    """Measure the present difference, in microseconds, between a call of a kernel in `TimedCalls` and in a model.
+    """Measure how many microseconds longer a kernel call currently takes in `TimedCalls` than in a model.
 
     It is measured with a model of empty kernels. Both ways call the same kernels over the same arrays, so the kernel's
-    own checks of its arguments and the executor's step to the next kernel remain part of a time. Sums of times without
-    the overhead are therefore times of whole models. The overhead is negative under Relax, whose virtual machine also
-    creates an output tensor for each kernel.
+    own checks of its arguments and the executor's step to the next kernel remain part of a time. After the overhead is
+    subtracted, the times of the kernels therefore add up to the time of the model. The overhead is negative under
+    Relax, whose virtual machine also creates an output tensor for each kernel.
     """
     kernels, whole = _empty_model()
     both = np.array([(kernels.run().sum(), whole.run()[0]) for _ in range(_EMPTY_RUNS)])
-    walked_us, run_us = both.min(axis=0)  # of a few microseconds an interruption is all that can differ
+    walked_us, run_us = both.min(axis=0)  # the minimum: only interruptions change so short a time
     return float(walked_us - run_us) / _EMPTY_KERNELS
 
 
@@ -68,8 +68,8 @@ def _empty_model() -> tuple[TimedCalls, TimedCalls]:
 
 
 def flusher() -> Callable[[BoundKernel], BoundKernel] | None:
-    """Return a function that returns the call that flushes a kernel's tensors from the caches; None if this build of
-    TVM cannot flush."""
+    """Return a function that makes, for a kernel, the call that flushes this kernel's tensors from the caches; None if
+    this build of TVM cannot flush caches."""
     tvm, compiler = load_tvm(), compiler_in_use()
     flush = tvm.get_global_func("cache_flush_cpu_non_first_arg", allow_missing=True)
     if flush is None:

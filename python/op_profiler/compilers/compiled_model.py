@@ -1,4 +1,4 @@
-"""Results of compilers: operators where a model calls them, and models that are ready to run."""
+"""Results of compilers: the operator calls of a model, and models that are ready to run."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ class Occurrence:
 
     Attributes:
         operator: the called operator.
-        label: the compiler's name of the function, which is the same from fusing to the kernels of the built model.
+        label: the compiler's name of the function; the fused function and the kernel in the built model have the same
+            label.
         function: the compiler's own form of the function.
-        constant: for each of its parameters, whether the model passes a constant (a weight).
+        constant: for each parameter of the function, whether the model passes a constant (a weight).
         anchor_signature: the key by which the compiler chooses a schedule.
-        locations: texts of the `operators.locations.Location` of its ops, that of the anchor first and the others in
-            execution order; empty if unknown.
+        locations: texts of the `operators.locations.Location` of the operator's ops, the anchor's first and the others
+            in execution order; empty if unknown.
         pipeline: pipeline that lowers the model, see `op_profiler.compilers.pipelines`.
     """
 
@@ -69,7 +70,7 @@ class KernelCall:
     Attributes:
         name: name of the function in the library.
         label: `Occurrence.label` of its operator.
-        inputs: numbers of the calls whose outputs it reads, in execution order, each once, ascending.
+        inputs: positions, in execution order, of the calls whose outputs this call reads; ascending, no duplicates.
         reads, writes: numbers of the tensors that the function takes, in this order.
     """
 
@@ -116,7 +117,8 @@ class CompiledModel:
     notes: tuple[str, ...] = ()
 
     def locations_of(self, labels: Sequence[str]) -> list[tuple[str, ...]]:
-        """Return `Occurrence.locations` for calls of kernels.
+        """Return `Occurrence.locations` for each call of a kernel; empty for a label whose number of calls is not the
+        same in `occurrences`.
 
         Args:
             labels: labels of all calls in execution order. Calls with equal labels compute the same and have the order
@@ -137,7 +139,7 @@ class CompiledModel:
         return tuple(len(self.launches.get(label, ())) for label in labels)
 
     def only_read(self, weights: Collection[str]) -> dict[str, int]:
-        """Return the weights that only kernels read, with the numbers of their tensors. The memory of a weight that is
+        """Return the tensor numbers, by name, of the weights that only kernels read. The memory of a weight that is
         also an output, or viewed in another shape, belongs to the executor."""
         viewed = {*self.outputs, *(tensor.view_of for tensor in self.tensors)}
         return {

@@ -70,7 +70,7 @@ class BuildOptions(Protocol):
 
 
 class NotKept(ValueError):
-    """A built model that cannot be written to files, or files without a valid one."""
+    """Raised if a built model cannot be written to files, or if files contain no valid built model."""
 
 
 class Compiler(RuntimeContract, TuningContract):
@@ -100,7 +100,7 @@ class Compiler(RuntimeContract, TuningContract):
     cuda_runtime: ClassVar[str] = "libcudart.so.12"
 
     def has(self, method: str) -> bool:
-        """Return whether it implements a method that the contract rejects, or leaves without effect, by default."""
+        """Return whether this compiler overrides a method of `Compiler`; the defaults raise an error or do nothing."""
         return getattr(type(self), method) is not getattr(Compiler, method)
 
     def require(self, method: str, option: str) -> None:
@@ -176,7 +176,7 @@ class Compiler(RuntimeContract, TuningContract):
             raise self._refusal("check_search", option)
 
     def tvm_identity(self, packages: Sequence[str]) -> str:
-        """Return the version of the TVM that it uses, without importing it; ``none`` if there is none.
+        """Return package and version of the TVM that this compiler uses, without importing it; ``none`` if not found.
 
         Args:
             packages: packages that contain TVM for a kind of target; the first installed one is used.
@@ -189,7 +189,7 @@ class Compiler(RuntimeContract, TuningContract):
         return "none"
 
     def own_packages(self) -> Path | None:
-        """Return a folder of packages that only processes after `activate_tvm` can import; None if there is none."""
+        """Return the folder of packages that only processes after `activate_tvm` can import; None without a folder."""
         return None
 
     def activate_tvm(self) -> None:
@@ -197,7 +197,7 @@ class Compiler(RuntimeContract, TuningContract):
         called if ``TVM_HOME`` or a kind of target provides a TVM.
 
         Raises:
-            OpProfilerError: something is missing; the message names it.
+            OpProfilerError: a package or a library is missing; the message names it.
         """
         return
 
@@ -225,15 +225,15 @@ class Compiler(RuntimeContract, TuningContract):
         return
 
     def load_model(self, frontend: Frontend, request: ModelRequest) -> ImportedModel:
-        """Return the model that a source has under this name.
+        """Import the requested model with the frontend of its source.
 
         Raises:
-            ModelError: it cannot be read, or an operator of it is not supported (named in the message).
+            ModelError: the model cannot be read, or one of its operators is not supported (named in the message).
         """
         return frontend.load(request)
 
     def load_step(self, request: ModelRequest) -> ImportedModel:
-        """Return a step of a decoder after the tokens of `ModelRequest.past`.
+        """Return a step of a decoder whose KV cache already contains `ModelRequest.past` tokens of each sequence.
 
         Raises:
             ModelError: there is no such decoder, or this compiler does not support decoders.
@@ -248,7 +248,7 @@ class Compiler(RuntimeContract, TuningContract):
             form: ``torch``, ``onnx`` or ``tflite``.
             name: name of the model, for error messages.
             program: a torch module, a ``ModelProto``, or a ``tflite.Model``.
-            inputs: by name in order: example tensors for torch, an `InputSpec` for the others.
+            inputs: for each input by name, in order: an example tensor (``torch``) or an `InputSpec` (other forms).
 
         Raises:
             ModelError: an operator of it is not supported (named in the message).
@@ -262,7 +262,7 @@ class Compiler(RuntimeContract, TuningContract):
         return str(tvm.ir.structural_hash(module))
 
     def open_control(self, module: IRModule) -> tuple[str, ...]:
-        """Return what is decided only at run time: ``branches``, ``loops``; empty if all calls are known."""
+        """Return the control flow that depends on data (``branches``, ``loops``); empty if all calls are known."""
         return ()
 
     def convert(
@@ -375,7 +375,7 @@ class Compiler(RuntimeContract, TuningContract):
         raise ModelError(f"{self.name} cannot describe the loops of {operator.name}")
 
     def read_call(self, occurrence: Occurrence, target: Target) -> Kernel:
-        """Return `read_kernel` of an operator in a lowered model, which may contain more than its description."""
+        """Return `read_kernel` of a call in a lowered model, which may contain more than the operator's description."""
         return self.read_kernel(occurrence.operator, target)
 
     @abc.abstractmethod

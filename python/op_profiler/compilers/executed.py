@@ -52,7 +52,7 @@ _COPIED = re.compile(r"i64 (\d+), i1")
 _LAUNCHED = re.compile(rf"@({PARALLEL}[.\d]*)\b")
 _VALUE_BITS = 32
 _DIVISION_BITS = 256.0
-"""A division of this many bits takes as long as one of fewer bits."""
+"""Width of a vector in bits up to which a division takes as long as that of a single value."""
 _CONSTANT_DIVISOR = re.compile(r", (?:splat \(\w+ )?(-?\d[\d.e+-]*)\)?$")
 _OF_ROUNDED_QUOTIENT, _OF_SHIFTS = 4, 3
 """Number of instructions of a remainder by a power of two, and of those next to the product in a quotient by a
@@ -221,7 +221,7 @@ def _is_power_of_two(value: float | None) -> bool:
 
 
 def _function_called(name: str) -> str | None:
-    """Return the entry of `FUNCTION_COSTS` for a call or an intrinsic of this name; None if there is none."""
+    """Return the key of `FUNCTION_COSTS` for a call or an intrinsic of this name; None if the table lacks it."""
     plain = name.removeprefix("llvm.").partition(".")[0]
     return next((one for one in (plain, plain.removesuffix("f")) if one in FUNCTION_COSTS), None)
 

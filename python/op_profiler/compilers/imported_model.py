@@ -21,7 +21,7 @@ NOT_ASKED = "not requested (--check-outputs never)"
 OF_COMPARED_KINDS = "all kinds of its nodes are in models that were compared in the same call"
 
 Form = Literal["onnx", "torchscript", "tflite", "pt2"]
-"""Form of a model in a file that runtimes read."""
+"""File format of a model that other runtimes read."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,8 +66,12 @@ class FrameworkReference(abc.ABC):
     kinds: frozenset[str] = frozenset()
 
     def names_of(self, inputs: Sequence[InputSpec]) -> dict[str, str]:
-        """Return the names of `inputs` by those of the imported model's inputs, which importers may spell
-        differently."""
+        """Return the name of each input in the framework's model, by its name in the imported model: importers may
+        change the spelling.
+
+        Args:
+            inputs: inputs of the imported model.
+        """
         theirs = [spec.name for spec in self.inputs]
         names = {}
         for place, spec in enumerate(inputs):
@@ -77,18 +81,21 @@ class FrameworkReference(abc.ABC):
 
     @abc.abstractmethod
     def outputs(self, batches: Sequence[Mapping[str, np.ndarray]]) -> list[list[np.ndarray]]:
-        """Return all outputs for each batch of inputs, by the names of `inputs`.
+        """Run the framework's model and return all its outputs for each batch.
+
+        Args:
+            batches: arrays by the names of the attribute `inputs`.
 
         Raises:
             NoReference: the framework does not run the model; the message has the reason.
         """
 
     def write(self, form: Form, folder: Path, inputs: Sequence[np.ndarray]) -> Path:
-        """Write the model as a file for other runtimes.
+        """Write the model to a file for other runtimes; return the path of the file.
 
         Args:
             folder: folder for the file, if there is no file yet.
-            inputs: inputs for tracing, in the order of `inputs`.
+            inputs: example arrays for tracing, in the order of the attribute `inputs`.
 
         Raises:
             NoReference: a model of this framework has no such form.
@@ -99,13 +106,13 @@ class FrameworkReference(abc.ABC):
         """Return the model with the values of its nodes as outputs; None if its form does not allow it.
 
         Raises:
-            OpProfilerError: the opened model is not imported.
+            OpProfilerError: the model with these outputs cannot be imported.
         """
         return None
 
 
 class NoReference(Exception):
-    """There is no reference to compare a model with; the text is the reason, without a full stop."""
+    """Raised if there is no reference to compare a model with; the message is the reason, without a full stop."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +122,7 @@ class Opened:
     Attributes:
         model: the model from the importer.
         nodes: the framework's name of the node of each output, in execution order.
-        outputs: outputs of the framework for each batch of inputs.
+        outputs: outputs of the framework's model for each batch of inputs.
     """
 
     model: ImportedModel
@@ -158,7 +165,7 @@ class ImportedModel:
         content: fingerprint of the lowered model, see `Frontend.fingerprint`; empty for a model without a source.
         content_is_source: whether equal `content` means an equal source. It does not for a program of the user's, whose
             fingerprint is computed from the lowered model only.
-        reference: the model in its own framework; None if it has none, or if the model comes from the cache.
+        reference: the model in its own framework; None if no framework runs it, or if it comes from the cache.
         agreement: result of the comparison with `reference`, once it was made.
         pipeline: pipeline that lowers the model, see `op_profiler.compilers.pipelines`.
     """

@@ -16,7 +16,7 @@ _waiting = threading.Event()
 
 
 class StoppedError(Exception):
-    """An ordinary error, which TVM propagates; `interrupts_wait` converts it into `KeyboardInterrupt`."""
+    """Raised in a callback after Ctrl-C; TVM propagates it, and `interrupts_wait` then raises `KeyboardInterrupt`."""
 
 
 @contextlib.contextmanager
@@ -38,10 +38,10 @@ def interrupts_wait() -> Iterator[None]:
 
 
 def stop_if_interrupted() -> None:
-    """Stop TVM where it propagates errors, instead of waiting until it finishes.
+    """Stop TVM from a callback after Ctrl-C, instead of waiting until TVM finishes.
 
     Raises:
-        StoppedError: a Ctrl-C waits.
+        StoppedError: Ctrl-C was pressed inside `interrupts_wait`.
     """
     if _waiting.is_set():
         raise StoppedError

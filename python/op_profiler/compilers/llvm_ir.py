@@ -59,7 +59,7 @@ class LlvmFunction:
     """A function of a kernel.
 
     Attributes:
-        parallel: whether the thread pool runs it, all its parts together.
+        parallel: whether it runs in the thread pool; its counts are then those of all parts together.
         guessed: whether the trip count of a loop is not constant and was assumed.
     """
 
@@ -264,12 +264,13 @@ class _Graph:
         return [head for head in self.loops if len(self.enclosing_loops[head]) == 1]
 
     def _counted(self, label: str, loop: _Loop) -> float | None:
-        """Return the iterations from a comparison of the index with a constant; None if the block does not end so."""
+        """Return the trip count from the comparison of the index with a constant that ends a block; None if the block
+        ends differently."""
         branch = _BRANCH.match(self.blocks[label][-1])
         if branch is None:
             return None
         compared = self.defined.get(branch[1], "")
-        if " = phi i1 " in compared:  # of two trips, of which LLVM keeps only whether it is the first
+        if " = phi i1 " in compared:  # a loop of two trips: LLVM keeps only a flag for the first
             return 2.0 if sorted(value for value, _ in _INCOMING.findall(compared)) == ["false", "true"] else None
         found = _COMPARE.match(compared)
         if found is None:
@@ -287,19 +288,19 @@ class _Graph:
         distance = float(bound) - start
         if relation in ("eq", "ne"):
             trips = distance / step + (beyond == 0)
-        else:  # it goes on below the bound, or up to it
+        else:  # the loop continues below the bound, or up to and including it
             goes_on_at = relation.endswith("e") == (branch[2] in loop.body)
             steps = (distance - beyond) / step
             trips = math.floor(steps) + 2 if goes_on_at else math.ceil(steps) + 1
         if trips < 1 and not _NUMBER.match(starts[0]):
-            return 1.0  # those before it leave it nothing, on the way that is usual
+            return 1.0  # on the usual path, the loops before it leave no iterations
         return trips if trips >= 1 else None
 
     def _start(self, value: str, behind: frozenset[str] = frozenset()) -> float | None:
         """Return the first value of an index; the largest one, after the first iterations, if several paths meet.
 
         Args:
-            behind: values that were followed already, because an index leads back to itself.
+            behind: indices that were already followed; they stop the recursion, because an index refers to itself.
         """
         if _NUMBER.match(value):
             return float(value)

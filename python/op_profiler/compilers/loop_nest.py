@@ -91,9 +91,9 @@ class Kernel:
     """A compiler's kernel of an operator.
 
     Attributes:
-        nests: its statements on a processor, in order; at least one. None on a GPU.
+        nests: statements of a processor's kernel, in order, at least one; empty for a GPU.
         executed: executed instructions; None if no code of a processor is generated.
-        launches: on a GPU, in order; at least one.
+        launches: launches of a GPU's kernel, in order, at least one; empty for a processor.
     """
 
     nests: tuple[LoopNest, ...]

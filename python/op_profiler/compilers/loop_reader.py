@@ -23,7 +23,7 @@ _NOTHING = frozenset({"likely", "reinterpret"})
 _DIVISIONS = frozenset({"sqrt", "rsqrt"})
 """Calls that are compiled to an instruction of the division unit."""
 _CALLS = {"erf": 1.5, "tanh": 2.0, "pow": 2.5}
-"""Time of a call of the C library in evaluations of exp, on the two processors with included data."""
+"""Time of a call of the C library, relative to one evaluation of exp, on the two processors with included data."""
 
 Expression = int | tuple[Any, ...]
 """An index: a number, ``("v", variable)``, ``("load",)``, or an operator and its arguments."""
@@ -31,7 +31,7 @@ Expression = int | tuple[Any, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Language:
-    """Names of TIR's nodes in one TVM.
+    """The node classes of TIR in one version of TVM, and functions that read these nodes.
 
     Attributes:
         tir: module with the node classes.
@@ -70,7 +70,7 @@ class Statement:
         self.operations[name] = self.operations.get(name, 0) + 1
 
     def count_slow(self, name: str, first: int, operands: Expression, amount: float = 1.0) -> None:
-        """Count a division or a call of `operands`, to which the accesses from `first` on belong."""
+        """Count a division or a call; the accesses of the statement from number `first` on belong to its operands."""
         self.slow.append((name, amount, first, len(self.accesses), operands))
 
 
@@ -86,7 +86,7 @@ class Reader:
         self._binary = {tir.Add: "+", tir.Sub: "-", tir.Mul: "*", tir.FloorDiv: "//", tir.FloorMod: "%"}
         self._binary |= {tir.Div: "//", tir.Mod: "%", tir.Max: "max", tir.Min: "min"}
         self._compared = (tir.LT, tir.LE, tir.GT, tir.GE, tir.EQ, tir.NE, tir.And, tir.Or)
-        # one of the two: around what it is for, or in front of it
+        # a TVM has one of the two: a node around the scope of the variable, or one in front of it
         self._bindings = tuple(getattr(tir, name) for name in ("LetStmt", "Bind") if hasattr(tir, name))
         self._loops: list[tuple[int, int, str]] = []
         self._guards: list[frozenset[int]] = []  # loop variables of the conditions around
@@ -325,8 +325,8 @@ def _gathers(place: Expression) -> bool:
 
 
 def parallel_loops_of(body: Any, tir: ModuleType) -> list[int]:
-    """Return the iterations of a function's parallel loops in order, without nested ones; 0 if not static. Empty if
-    iterations wait for each other, so that the division into parts is not free.
+    """Return the number of iterations of each parallel loop of a function, in order and without nested loops; 0 for a
+    number that is not static. Empty if iterations wait for each other, so that the loop cannot be divided freely.
 
     Args:
         body: body of the function, in plain loops.

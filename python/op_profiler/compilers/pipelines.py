@@ -37,7 +37,7 @@ def load_function(name: str) -> Callable[[Target], Callable[[IRModule], IRModule
     """Return the function ``MODULE:FUNCTION``; its module may be in the working directory.
 
     Raises:
-        UsageError: there is none.
+        UsageError: the module does not exist or has no function of this name.
     """
     module, _, function = name.partition(":")
     file_of(name)
@@ -54,7 +54,7 @@ def file_of(name: str) -> Path:
     """Return the file of the module of ``MODULE:FUNCTION`` without importing its package.
 
     Raises:
-        UsageError: there is none.
+        UsageError: the module is not found, or the name contains no function.
     """
     module, _, function = name.partition(":")
     path: list[str] | None = [*sys.path, os.getcwd()]

@@ -14,7 +14,7 @@ Replace = Callable[[Call, list[Node]], Node | None]
 
 
 def main_of(module: IRModule) -> Function | None:
-    """Return the function ``main`` of a module; None if it has none in Relay."""
+    """Return the function ``main`` of a module; None if the module has no ``main`` that is a Relay function."""
     found = (function for variable, function in module.functions.items() if variable.name_hint == "main")
     main: Function | None = next(found, None)
     return main if isinstance(main, load_tvm().relay.Function) else None
@@ -84,7 +84,7 @@ def with_locations(module: IRModule, location_of: Callable[[Call], str]) -> IRMo
 
 
 def location_in_span(call: Call) -> str:
-    """Return the text of the location that a frontend stored in the span of a call; empty without one."""
+    """Return the text of the location that a frontend stored in the span of a call; empty if the call has no span."""
     span = call.span
     return str(span.source_name.name) if span else ""
 

@@ -61,7 +61,7 @@ class RuntimeContract(abc.ABC):
         kernels themselves (`bound_kernel`).
 
         Args:
-            blocks: number of the memory block of every tensor; for a view, that of its tensor.
+            blocks: number of the memory block of every tensor; for a view, the block of the viewed tensor.
 
         Raises:
             MeasureError: this compiler runs plans on processors only.
@@ -77,28 +77,28 @@ class RuntimeContract(abc.ABC):
         raise MeasureError(f"the compiler {self.name} runs no plans")
 
     def with_own_weights(self, compiled: CompiledModel) -> CompiledModel:
-        """Return the same kernels with a copy of the weights.
+        """Return a built model with the same kernels and a copy of the weights.
 
         Raises:
-            MeasureError: as `weights`.
+            MeasureError: this compiler does not run plans.
         """
         raise MeasureError(f"the compiler {self.name} runs no plans")
 
     @abc.abstractmethod
     def export(self, compiled: CompiledModel, path: Path) -> CompiledModel:
-        """Return the same model with its kernels in a shared library, which is written and loaded.
+        """Write the kernels to a shared library, load it, and return the model with the loaded kernels.
 
         Args:
             path: path of the library; it may be deleted afterwards.
 
         Raises:
-            MeasureError: there is no C compiler, or it fails.
+            MeasureError: there is no C compiler, or the compiler fails.
         """
 
     def load_dynamic(
         self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray]
     ) -> tuple[TimedModel, list[Operator]]:
-        """Load like `load` a model that was built for the executor ``vm``, with the operator of each kernel in the
+        """Load a model that was built for the executor ``vm``, and return it with the operator of each kernel in the
         shapes of its actual call.
 
         Raises:
@@ -113,7 +113,7 @@ class RuntimeContract(abc.ABC):
         """Load like `load`, on a machine behind RPC.
 
         Raises:
-            MeasureError: its runtime lacks something that is needed.
+            MeasureError: the runtime of the remote machine lacks a function that is needed.
         """
 
     @abc.abstractmethod
@@ -163,7 +163,7 @@ class RuntimeContract(abc.ABC):
 
     @abc.abstractmethod
     def array_over(self, memory: np.ndarray, shape: tuple[int, ...], dtype: str) -> DeviceArray:
-        """Return an array of TVM over memory of this machine, which it keeps alive.
+        """Return a TVM array that uses memory of this machine without a copy, and keeps the memory alive.
 
         Args:
             memory: bytes that begin at a cache line, as many as the array needs.

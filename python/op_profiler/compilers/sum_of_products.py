@@ -45,7 +45,7 @@ class SumOfProducts:
 
     @property
     def terms(self) -> int:
-        """Return the number of terms of a sum."""
+        """Return the number of products that the kernel sums up, over all outputs."""
         return math.prod(self.sizes.values())
 
     def tensors(self, te: ModuleType) -> list[Any]:

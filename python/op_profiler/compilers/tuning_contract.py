@@ -22,7 +22,7 @@ TEMPLATES = "templates"
 
 
 class TuningContract(abc.ABC):
-    """Tunable operators of a model, and their tasks.
+    """The methods of a compiler that find the tunable operators of a model and create their tasks.
 
     Attributes:
         record_form: file format of its schedule records, `LINES` or `DATABASES` of `op_profiler.schedules.records`.
@@ -61,8 +61,8 @@ class TuningContract(abc.ABC):
         raise ModelError(f"the heavy op of {operator.name} does not follow from its description")
 
     def own_tasks(self, anchor: Operator) -> tuple[TaskSpec, ...]:
-        """Return op_profiler's templates for an anchor, with the arguments that a build gives them; empty if there are
-        none."""
+        """Return op_profiler's templates for an anchor, with the arguments that a build gives them; empty if no
+        template fits."""
         return ()
 
     def prepare_search(self) -> None:

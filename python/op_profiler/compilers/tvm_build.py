@@ -47,7 +47,7 @@ def use_build(compiler: str, build: str, target: str) -> None:
     Args:
         compiler: name of the compiler.
         build: `DEFAULT_BUILD`, or the name of a kind of targets with a separate build.
-        target: the target that needs it.
+        target: name of the target that needs the build, for error messages.
 
     Raises:
         UnknownNameError: there is no such compiler.
@@ -185,7 +185,7 @@ def _selected_by() -> str:
 
 
 def llvm_version() -> str | None:
-    """Return the version of the LLVM inside this TVM; None if it has none."""
+    """Return the version of the LLVM in this TVM; None if this TVM was built without LLVM."""
     version = load_tvm().support.libinfo().get("LLVM_VERSION")
     return str(version) if version and str(version) != "NOT-FOUND" else None
 

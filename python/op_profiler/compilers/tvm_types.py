@@ -53,10 +53,10 @@ class Node(Protocol):
 
     @property
     def handle(self) -> Any:
-        """A ctypes pointer to it: the same one whenever TVM hands out this node."""
+        """A ctypes pointer to the node: the same pointer whenever TVM returns this node."""
 
     def same_as(self, other: object) -> bool:
-        """Return whether both are one object in TVM, not merely equal."""
+        """Return whether `other` is the same object in TVM, not merely an equal node."""
 
 
 class Variable(Node, Protocol):
@@ -72,7 +72,7 @@ class Call(Node, Protocol):
 
     @property
     def op(self) -> Any:
-        """A ``tvm.ir.Op``, a function, or a variable that holds one."""
+        """A ``tvm.ir.Op``, a function, or a variable that stands for a function."""
 
     @property
     def args(self) -> Sequence[Any]:
@@ -104,7 +104,7 @@ class Function(Node, Protocol):
 
     @property
     def ret_type(self) -> Any:
-        """Declared type of the result; None if none was declared."""
+        """Declared type of the result; None if the function declares no type."""
 
     @property
     def attrs(self) -> Any:
@@ -133,7 +133,7 @@ class IRModule(Protocol):
         """Return the ``tvm.ir.GlobalVar`` of a function. TVM raises an error if the module has no such function."""
 
     def functions_items(self) -> Sequence[tuple[Any, Any]]:
-        """Return `functions`, ordered by their names."""
+        """Return the items of `functions`, ordered by the names of the functions."""
 
     def update_func(self, variable: Any, function: Any) -> None:
         """Give a function another definition, in place."""
@@ -232,11 +232,11 @@ class RuntimeModule(Protocol):
 
     @property
     def entry_func(self) -> PackedFunction:
-        """The function of a module that was built from one."""
+        """The only function of a module that was built from a single function."""
 
     @property
     def entry_name(self) -> str:
-        """Name under which `get_function` returns `entry_func`."""
+        """Name of the function `entry_func` in this module, for `get_function`."""
 
     @property
     def type_key(self) -> str:
@@ -244,7 +244,7 @@ class RuntimeModule(Protocol):
 
     @property
     def imported_modules(self) -> Sequence[RuntimeModule]:
-        """Modules that this one imports, such as the GPU code that its functions launch."""
+        """Modules that this module imports, such as the GPU code that its functions launch."""
 
     def import_module(self, module: RuntimeModule) -> None:
         """Make the functions of another module available to this one."""
@@ -264,7 +264,8 @@ class RuntimeModule(Protocol):
         """Return a compiled function. Raise AttributeError if the module has no function of this name."""
 
     def time_evaluator(self, name: str, device: RuntimeDevice, **options: Any) -> Callable[..., Any]:
-        """Return a function that times another one by the device's clock; its result has ``results`` in seconds."""
+        """Return a function that times the function `name` by the device's clock. The object that it returns has the
+        times, in seconds, in the attribute ``results``."""
 
     def export_library(self, path: str, **options: Any) -> None:
         """Link the module into a file."""
@@ -287,7 +288,7 @@ class RemoteSession(Protocol):
 
 
 class GraphExecutor(Protocol):
-    """A ``tvm.contrib.graph_executor.GraphModule``, as far as its inputs go."""
+    """The part of a ``tvm.contrib.graph_executor.GraphModule`` that sets inputs."""
 
     def set_input(self, key: str, value: np.ndarray | DeviceArray) -> None:
-        """Copy a value to where the model reads the input of this name."""
+        """Copy a value into the model's input of this name."""

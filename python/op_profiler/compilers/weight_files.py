@@ -1,4 +1,4 @@
-"""Stores weights of a model in a file, one after the other; TVM's own format keeps all of them in memory twice more."""
+"""Stores weights of a model in a file, one after the other; TVM's own format needs two more copies of all in memory."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def _width(dtype: str) -> int:
 
 
 def drop_copies(weights: Mapping[str, DeviceArray]) -> None:
-    """Free copies of a large model's weights that only garbage refers to, as errors do through the frames of an
-    importer."""
+    """Free copies of a large model's weights that only unreachable objects refer to, such as errors that keep the
+    frames of an importer."""
     if sum(map(bytes_of, weights.values())) > _MUCH_BYTES:
         gc.collect()
         return_freed_memory()
@@ -65,12 +65,12 @@ def read_weights(path: Path) -> dict[str, DeviceArray]:
     """Read the file that `write_weights` wrote.
 
     Raises:
-        OSError, ValueError, KeyError, TypeError: the file is something else, or cut off.
+        OSError, ValueError, KeyError, TypeError: `write_weights` did not write the file, or the file is cut off.
     """
     import numpy as np
 
     tvm = load_tvm()
-    empty = tvm.runtime.empty if hasattr(tvm.runtime, "empty") else tvm.nd.empty  # without Relay, with it
+    empty = tvm.runtime.empty if hasattr(tvm.runtime, "empty") else tvm.nd.empty  # TVM with Relax, TVM with Relay
     weights: dict[str, Any] = {}
     with path.open("rb") as file:
         size = int.from_bytes(file.read(8), "little")

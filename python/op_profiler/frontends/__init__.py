@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _HERE = "op_profiler.frontends"
 _FILES = (".onnx", ".tflite", ".pt", ".pt2")
-"""Suffixes of model files; a name with one of them is a path even if the file is missing. No other model has them."""
+"""Suffixes of model files; a name with such a suffix is a path, even if the file is missing."""
 
 FRONTENDS: Registry[Frontend] = Registry(
     "frontends",

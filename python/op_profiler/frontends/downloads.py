@@ -23,7 +23,7 @@ _LARGEST_BYTES = 16 << 30
 _MOST_FILES = 10_000
 _CHUNK = 1 << 20
 _STATE = "state.json"
-_VALIDATORS = {"ETag": "If-None-Match", "Last-Modified": "If-Modified-Since"}  # of an answer, and how to ask with them
+_VALIDATORS = {"ETag": "If-None-Match", "Last-Modified": "If-Modified-Since"}  # response headers, and request headers
 
 
 def is_address(name: str) -> bool:
@@ -67,10 +67,10 @@ def download(address: str, *, again: bool = False) -> Path:
 
 
 def _file_name(address: str) -> str:
-    """Return the last part of an address, which shows the kind of file; it may not be a valid or unused file name.
+    """Return a file name for an address: its last part, which shows the kind of file; ``model`` if that is not usable.
 
     Raises:
-        ModelError: it is not an address.
+        ModelError: `address` is not a valid address.
     """
     try:
         name = PurePosixPath(urllib.parse.urlsplit(address).path).name

@@ -18,11 +18,12 @@ from op_profiler.frontends.frontend import AUTO, ModelRequest
 
 _LOWERING = 1  # raise it when this package lowers the same model differently
 _TVM_PACKAGES = ("xtc-tvm-python-bindings", "apache-tvm")
-_LATER = {"past": None, "importer": AUTO}  # fields that came later, and what says nothing
+_LATER = {"past": None, "importer": AUTO}  # fields that were added later, and their defaults
 
 
 def fingerprint(request: ModelRequest, *, packages: Iterable[str] = (), files: Iterable[Path] = ()) -> str:
-    """Return 16 hex digits over the request, the content of files, and the versions of the packages that read them."""
+    """Return a digest (16 hex digits) of a request, of the content of files, and of the versions of the packages that
+    read the files."""
     digest = hashlib.sha256()
     fields = fields_of(request)
     if files:
@@ -35,14 +36,15 @@ def fingerprint(request: ModelRequest, *, packages: Iterable[str] = (), files: I
 
 
 def fingerprint_of(request: ModelRequest, model: ImportedModel) -> str:
-    """Return 16 hex digits over a lowered model: request, graph, shapes and constants, not the source code."""
+    """Return a digest (16 hex digits) of a request and its lowered model: graph, shapes and constants. The source code
+    of the model is not part of it."""
     import numpy as np  # most fingerprints are asked for by a process that loads nothing heavy
 
     main = model.mod["main"]
     digest = hashlib.sha256(json.dumps([_LOWERING, fields_of(request)], sort_keys=True).encode())
     digest.update(json.dumps([dataclasses.asdict(spec) for spec in model.inputs]).encode())
     digest.update(compiler_in_use().structural_hash(model.mod).encode())
-    for variable in main.params if model.params else ():  # else they are constants, which the hash is over
+    for variable in main.params if model.params else ():  # otherwise weights are constants, which the hash includes
         if variable.name_hint in model.params:
             digest.update(np.ascontiguousarray(model.params[variable.name_hint].numpy()).data)
     return digest.hexdigest()[:16]

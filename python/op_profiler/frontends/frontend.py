@@ -110,7 +110,7 @@ class Frontend(abc.ABC):
 
     source: ClassVar[str]
     steps_of: ClassVar[str] = ""
-    """One sentence about the models whose decoder steps can be measured; empty if there are none."""
+    """One sentence about the models whose decoder steps can be measured; empty if the source has no such models."""
     has_precisions: ClassVar[bool] = False
     """Whether each model already has the requested precision, so that it is not converted."""
 
@@ -120,7 +120,7 @@ class Frontend(abc.ABC):
         only."""
 
     def default_names(self) -> list[str]:
-        """Return the models that are collected if no name is given; empty if the source has none."""
+        """Return the names of the models that are collected if the user gives none; empty if all need a name."""
         return []
 
     def takes_sequence_length(self, name: str) -> bool:
@@ -173,7 +173,7 @@ class Frontend(abc.ABC):
 
     @abc.abstractmethod
     def load(self, request: ModelRequest) -> ImportedModel:
-        """Lower the model to Relay.
+        """Import the model into the representation of the compiler in use.
 
         Raises:
             ModelError: the model cannot be read, or one of its operators is not supported; the message names the

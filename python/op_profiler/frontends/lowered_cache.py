@@ -34,7 +34,7 @@ def original_model(request: ModelRequest) -> ImportedModel:
 def load_cached(frontend: Frontend, request: ModelRequest) -> ImportedModel:
     """Return the model from the cache if the same content was lowered before, otherwise from `frontend.load`."""
     content = frontend.fingerprint(request)
-    if content is None:  # nothing tells beforehand whether it is the model that was lowered earlier
+    if content is None:  # only lowering shows whether it is the model that was lowered earlier
         model = _lowered(frontend, request)
         return dataclasses.replace(model, content=fingerprint_of(request, model), content_is_source=False)
     code = cache.code_digest("compilers", "frontends")[:16]

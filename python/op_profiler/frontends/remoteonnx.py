@@ -25,7 +25,7 @@ class RemoteOnnxFrontend(Frontend):
         return sorted(_shipped_graphs())
 
     def default_names(self) -> list[str]:
-        """Return `names`."""
+        """Return the same names as `names`."""
         return self.names()
 
     def _check(self, request: ModelRequest) -> None:

@@ -86,7 +86,7 @@ def bytes_written_before(operator: Operator, batch: str) -> int:
 
 
 def batch_path(name: str) -> Path:
-    """Return the path of the batch with a name.
+    """Return the path of the file of a batch.
 
     Raises:
         ModelError: `name` is not the name of a batch.
@@ -182,8 +182,8 @@ class SampleFrontend(Frontend):
         return fingerprint(request, files=[batch_path(request.name)])
 
     def load(self, request: ModelRequest) -> ImportedModel:
-        """Return a model with every operator between one that writes its inputs and one that reads an element of its
-        output.
+        """Return a model in which each operator follows an operation that writes its inputs, and precedes an operation
+        that reads one element of its output.
 
         The storage plan reuses the memory of these tensors, as in a network. As inputs and outputs of the model, each
         would have separate memory that is cold at every call (mobilenet's operators then took 1.1 to 2 times as long as
@@ -248,7 +248,8 @@ class _Arguments:
         return self._relay.copy(self.variables[name]) if copied else self.variables[name]
 
     def _number(self) -> Any:
-        """Return another input for every tensor: the compiler would merge tensors that are written in the same way."""
+        """Add an input of one element to the model and return it. Each written tensor has a separate one, because the
+        compiler would merge tensors that are written in the same way."""
         name = f"scalar{len(self.inputs)}"
         self.variables[name] = self._relay.var(name, shape=(1,))
         self.inputs.append(InputSpec(name, (1,)))

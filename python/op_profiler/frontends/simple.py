@@ -148,7 +148,7 @@ _ANY_RANK = ("softmax", "layer_norm", "add")
 
 
 class SimpleFrontend(Frontend):
-    """Single operators."""
+    """Models that consist of a single operator."""
 
     source = "simple"
 
@@ -157,7 +157,7 @@ class SimpleFrontend(Frontend):
         return sorted(OPERATORS)
 
     def default_names(self) -> list[str]:
-        """Return the names of `OPERATORS`, in their order there."""
+        """Return the names of `OPERATORS`, in the order of that table."""
         return list(OPERATORS)
 
     def _check(self, request: ModelRequest) -> None:

@@ -28,7 +28,7 @@ class TfliteFrontend(Frontend):
         return fingerprint(request, packages=("tflite",), files=[Path(request.name)])
 
     def load(self, request: ModelRequest) -> ImportedModel:
-        """Import the file.
+        """Import the TFLite file.
 
         Raises:
             ModelError: the file is not a TFLite model, or an operator is not supported.

@@ -41,12 +41,12 @@ class TransformersFrontend(Frontend):
     source = "transformers"
 
     def names(self) -> list[str]:
-        """Return the names of the library's configurations and of parts of models; empty if it is not installed."""
+        """Return the names of transformers' configurations and of parts of models; empty without transformers."""
         known = _configuration_names()
         return sorted({*known, *_PARTS}) if known else []
 
     def default_names(self) -> list[str]:
-        """Return seven language models and a vision transformer."""
+        """Return the names of seven language models and a vision transformer."""
         return list(_DEFAULTS)
 
     steps_of = f"Steps are there for {', '.join(DECODERS)}, and for folders with a config.json of one of them."
@@ -68,8 +68,8 @@ class TransformersFrontend(Frontend):
             raise UnknownNameError("transformers model", request.name, self.names(), _HINT)
 
     def takes_sequence_length(self, name: str) -> bool:
-        """Return whether the model's source contains the library's argument for tokens; models of images and sound do
-        not."""
+        """Return whether the library's code of the model has an argument for tokens (``input_ids``), which models of
+        images and sound lack; True if the code is not found."""
         source = _source_of(_type_of(name))
         return source is None or "input_ids" in source.read_text(encoding="utf-8")
 

@@ -38,7 +38,7 @@ class Cost:
     Attributes:
         flops: computes its operations.
         heavy: whether it can be the anchor of a fused operator and can be tuned.
-        looks_up: whether it reads only the elements that it returns from its first input.
+        looks_up: whether it reads only those elements of its first input that it returns.
         reduces: whether it returns fewer elements than it reads.
     """
 
@@ -216,7 +216,7 @@ HEAVY = frozenset(op for op, cost in COSTS.items() if cost.heavy)
 LOOKS_UP = frozenset(op for op, cost in COSTS.items() if cost.looks_up)
 REDUCES = frozenset(op for op, cost in COSTS.items() if cost.reduces)
 MOVES_DATA = frozenset(op for op, cost in COSTS.items() if cost.flops in (_none, _resized))
-"""Ops that compute nothing, or nothing beyond the FLOPs of an operator."""
+"""Ops that only move data: they count no operations, or only those of an interpolation (resizes)."""
 
 
 def flops(op: str, attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:
@@ -237,5 +237,5 @@ def flops(op: str, attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:
 
 
 def looks_up(op: str) -> bool:
-    """Return whether an op reads only the elements that it returns from its first input."""
+    """Return whether an op reads only those elements of its first input that it returns."""
     return op in LOOKS_UP

@@ -21,7 +21,7 @@ def constant(spec: TensorSpec, value: float | None = None) -> str:
     """Return the text that represents a constant of the function in `Operator.structure`.
 
     Args:
-        value: value of a scalar, which `Description.op` includes if it affects the code. None: a tensor.
+        value: value of a scalar, which `Description.op` includes if it affects the code; None for a tensor.
     """
     return f"const:{spec.dtype}{list(spec.shape)}" + ("" if value is None else f"={value}")
 
@@ -56,14 +56,14 @@ class Description:
 
     Args:
         parameters: the tensors of each parameter of the function.
-        constant: for each of them, whether the model passes a constant (a weight).
+        constant: for each parameter, whether the model passes a constant (a weight).
     """
 
     def __init__(self, parameters: Sequence[Sequence[TensorSpec]], constant: Sequence[bool]) -> None:
         self.parameters: list[tuple[TensorSpec, ...]] = []
         self._constant: list[bool] = []
         self.names: list[str] = []
-        """Text for each parameter in `op`."""
+        """Text that represents each parameter in the arguments of `op`."""
         for tensors, fixed in zip(parameters, constant, strict=True):
             self.parameter(tensors, fixed)
         self._reads: dict[tuple[int, str], float] = {}
@@ -121,14 +121,14 @@ class Description:
         return f"%{len(self._ops) - 1}"
 
     def anchor(self) -> int:
-        """Return the index of the first heavy op; without one, of the op with most operations."""
+        """Return the index of the first heavy op; without a heavy op, the index of the op with most operations."""
         for index, op in enumerate(self._ops):
             if op in cost.HEAVY:
                 return index
         return max(range(len(self._ops)), key=lambda i: self._flops[i], default=0)
 
     def anchor_signature(self) -> str:
-        """`signature` of the anchor; empty for a function without ops."""
+        """Return the `signature` of the anchor; empty for a function without ops."""
         if not self._ops:
             return ""
         anchor = self.anchor()
@@ -170,5 +170,6 @@ class Description:
 
 
 def signature(op: str, attrs: dict[str, Any], inputs: Sequence[TensorSpec]) -> str:
-    """Return what a compiler selects an implementation by: the op, its attributes, and the tensors that it reads."""
+    """Return, as JSON, what determines a compiler's choice of an implementation: the op, its attributes, and the
+    tensors that it reads."""
     return json.dumps([op, attrs, [(t.shape, t.dtype) for t in inputs]], sort_keys=True)

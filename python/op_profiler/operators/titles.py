@@ -35,7 +35,7 @@ _BUILT_AS = re.compile(r"^(nn\.|contrib_|fast_|annotation\.|vision\.|image\.)+|(
 
 
 def title_of(op_names: Sequence[str]) -> str:
-    """Return the functions of an operator, joined by ``+``; beyond four, only the number of further ones.
+    """Return the functions of an operator, joined by ``+``; functions beyond the fourth are only counted (``2 more``).
 
     Args:
         op_names: as in `Operator.op_names`.
@@ -52,14 +52,14 @@ def title_of(op_names: Sequence[str]) -> str:
 
 
 def label_of(op_names: Sequence[str], output: Sequence[int], layers: CallLayers = ()) -> str:
-    """Return the title of an operator with its layer and output shape, which distinguish it from others of a model.
+    """Return the title of an operator with its layer and output shape, which distinguish the operators of a model.
 
     >>> label_of(["nn.dense", "nn.relu"], (1, 128), [["fc1", "relu1"]])
     'dense + relu | fc1 | 1x128'
 
     Args:
         op_names: as in `Operator.op_names`.
-        output: shape of the first output; empty without one.
+        output: shape of the first output; empty for an operator without outputs.
         layers: layers of its calls; the first layer of the first call is part of the label.
     """
     layer = layers[0][0] if layers and layers[0] else ""

@@ -73,7 +73,8 @@ def applied(values: Mapping[str, Any], root: Path = SYSFS) -> Iterator[None]:
 
 
 def read_back(*, of_gpu: bool, root: Path = SYSFS) -> dict[str, Any]:
-    """Return this process's values of the resources, by field of `Settings`; None if a value cannot be read.
+    """Return the effective value of each resource for this process, by its field in `Settings`; None if a value cannot
+    be read.
 
     Args:
         of_gpu: whether the measured code runs on a GPU; resources of a GPU are read only then.

@@ -44,7 +44,7 @@ class NumaNode(Resource):
         return nodes[0]
 
     def check_settable(self) -> None:
-        """Raise ResourceError if there is one node only, or libnuma is missing."""
+        """Raise ResourceError if the machine has only one NUMA node, or if libnuma is missing."""
         if len(self.range()) < 2:
             raise ResourceError("all memory is at one node")
         _policy()

@@ -34,10 +34,10 @@ def bus_id() -> bytes:
 
 @contextlib.contextmanager
 def nvml() -> Iterator[NvmlHandle]:
-    """Open the library for the block.
+    """Open NVML for the block, and yield it with its handle of the GPU.
 
     Raises:
-        ResourceError: there is no GPU or no nvidia-ml-py; or NVML rejects a call in the block.
+        ResourceError: this process can use no GPU, nvidia-ml-py is not installed, or NVML rejects a call in the block.
     """
     address = bus_id()
     try:

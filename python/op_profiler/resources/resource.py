@@ -25,9 +25,10 @@ class State:
     """Range and value of a resource, as plain JSON values.
 
     Attributes:
-        range: list of the possible values, or the ``least`` and the ``most``; None if there are none.
+        range: list of the possible values, or a dictionary with the ``least`` and the ``most``; None if the machine
+            does not have the resource.
         value: present value; None if it cannot be read, or if the operating system decides it.
-        reason: why the resource cannot be set or read; None if it can.
+        reason: why the resource cannot be set or read; None if it can be set and read.
     """
 
     name: str

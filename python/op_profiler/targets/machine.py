@@ -132,10 +132,10 @@ class TimedModel(Protocol):
         """
 
     def kernel_error(self, index: int) -> str | None:
-        """Run one kernel with checks, and return its error; None if there is none."""
+        """Run one kernel with checks, and return its error; None if the kernel runs without an error."""
 
     def cache_mechanism(self, cache: Cache) -> str:
-        """Return how `walk` produces this cache state; raises MeasureError if it cannot."""
+        """Return how `walk` produces this cache state; raises MeasureError if it cannot produce the state."""
 
     def output_arrays(self) -> list[np.ndarray]:
         """Return the model's outputs of the last run."""
@@ -159,7 +159,7 @@ class Machine(Protocol):
         """Description of the machine for the dataset."""
 
     def steadiness_probe(self) -> SteadinessProbe | None:
-        """Reference kernels that show the current speed of the machine; None without any."""
+        """Return the reference kernels, whose times show the current speed of the machine; None if it has none."""
 
     @property
     def runtime(self) -> RuntimeDevice:
@@ -167,7 +167,7 @@ class Machine(Protocol):
 
     @property
     def threads(self) -> Threads:
-        """The threads of its processor."""
+        """The threads that run kernels on the machine."""
 
     @property
     def limits(self) -> Limits:
@@ -193,13 +193,13 @@ class Machine(Protocol):
         """
 
     def conditions(self) -> dict[str, Any] | None:
-        """Return the current state of the machine by names with units; None if it reports none.
+        """Return the current state of the machine by names with units; None if the machine reports no state.
 
         A GPU reports clocks, temperature, power, and the reasons that limit its clock.
         """
 
     def energy_mj(self) -> float | None:
-        """Return the energy used so far in millijoules, from a counter; None without one."""
+        """Return the energy used so far in millijoules, from a counter; None if the machine has no counter."""
 
     def close(self) -> None:
         """Release the machine."""

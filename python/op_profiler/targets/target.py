@@ -60,8 +60,8 @@ def use_build_for(*targets: str, compiler: str = DEFAULT_COMPILER) -> None:
 
 
 def resolve_target(target: str) -> Target:
-    """Return the `tvm.target.Target` for a target string; a string of no known kind, as in foreign logs, is passed to
-    TVM.
+    """Return the `tvm.target.Target` for a target string; a string of an unknown kind, as in logs of other tools, is
+    passed to TVM.
 
     Raises:
         UsageError: TVM does not accept the target string, or LLVM does not accept an option in it.

@@ -63,7 +63,7 @@ class TargetKind(abc.ABC):
             folder: a cache folder for files that this needs.
 
         Raises:
-            OpProfilerError: something is missing; the message names it.
+            OpProfilerError: a package or a library is missing; the message names it.
         """
         raise NotImplementedError
 
@@ -191,10 +191,10 @@ class TargetKind(abc.ABC):
 
     @abc.abstractmethod
     def plan_lanes(self) -> PlanLanes:
-        """Return the kind of lanes of plans here.
+        """Return what plans run operators on here: cores or streams.
 
         Raises:
-            UsageError: there are no plans for it.
+            UsageError: plans are not supported for this kind of target.
         """
 
     def describe_remote(self, runtime: RuntimeDevice, target: Target, address: str) -> Device | None:

@@ -50,7 +50,7 @@ class FfiCall(BoundKernel):
 
     @property
     def addresses(self) -> tuple[int, int, int, int, int, int]:
-        """As in `BoundKernel`; the types are part of the arguments."""
+        """See `BoundKernel.addresses`; the addresses of type codes are 0, because each value contains its type."""
         values, result = ctypes.addressof(self._values), ctypes.addressof(self._result)
         return int(self.function.__chandle__()), values, 0, len(self.arguments), result, 0
 

@@ -28,7 +28,7 @@ _KIND = "relax.VMExecutable"
 
 
 class _Row(msgspec.Struct):
-    """An `Occurrence`; its function is stored once, in another file, and given by its number there."""
+    """An `Occurrence`; `function` is the number of its function in the file of all functions (``functions.json``)."""
 
     operator: Operator
     label: str

@@ -36,7 +36,7 @@ def operators(model: ImportedModel, target: Target) -> list[Occurrence]:
 
 
 def build(model: ImportedModel, target: Target, records: UsableRecords) -> BuiltModel:
-    """Compile with the model's pipeline, and the attention kernels of a decoder."""
+    """Compile a model with its pipeline; for a step of a decoder, also compile the attention kernels."""
     started, pipeline = time.perf_counter(), model.pipeline
     with _refused(model.name):
         if pipeline == DEFAULT_PIPELINE:

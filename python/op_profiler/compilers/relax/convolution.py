@@ -15,7 +15,7 @@ from op_profiler.compilers.vectors import Vectors
 
 _SMALLEST_BLOCK = 4
 """With smaller blocks most of a vector would be empty; the width is then vectorized, and layouts stay as they are."""
-_NARROW = 4  # a tile of less than that part of the registers is
+_NARROW = 4  # a tile is narrow if it fills less than a quarter of the registers
 
 
 def blocked_layouts(call: Any, lanes: int) -> list[str] | None:
@@ -78,7 +78,7 @@ def legalize(builder: Any, call: Any) -> Any:
     strides, padding, dilation = ([int(v) for v in field] for field in (attrs.strides, attrs.padding, attrs.dilation))
     depthwise = groups > 1 and int(call.args[1].ty.shape[1]) == 1 and int(call.args[1].ty.shape[4]) == 1
     width, block = int(call.ty.shape[3]), int(call.ty.shape[4])
-    if not depthwise:  # that reads a vector for each that it sums, in tiles of any width
+    if not depthwise:  # depthwise: one vector is read per summed vector, in tiles of any width
         width = computed_width(width, registers_of(vectors_of(load_tvm().target.Target.current()), block))
     return builder.call_te(
         _blocked,
@@ -107,8 +107,8 @@ def _blocked(
     """Return the convolution of blocked tensors, in blocks of channels.
 
     The shapes are data (n, channels / b, h, w, b) and weight (out / c, channels / groups / b, kh, kw, b, c). In a
-    depthwise convolution, each block of channels is computed from the same block, and the weight's third last but one
-    dimension is 1. `computed` columns are summed, of which the output has the first ones.
+    depthwise convolution, each block of channels is computed from the same block, and the second and the fifth
+    dimension of the weight are 1. `computed` columns are computed; the output contains the first ones of them.
     """
     tvm = load_tvm()
     te, topi = tvm.te, tvm.topi

@@ -20,7 +20,8 @@ _HEADERS = ("include/cuda_runtime.h", "include/cccl/cuda/std/cstdint")
 
 
 def missing() -> list[str]:
-    """Return what is missing for compiling for a GPU, as a list with one text; empty if nothing. Imports nothing."""
+    """Return a list with one text about the files that are missing for compiling for a GPU; empty if nothing is
+    missing. Imports nothing."""
     if shutil.which("nvcc") is not None:
         return []
     places = [tvm_package.cuda_folder() / "lib" / _COMPILER, *(tvm_package.cuda_folder() / name for name in _HEADERS)]

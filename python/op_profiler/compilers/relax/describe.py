@@ -36,7 +36,7 @@ def occurrences_of(lowered: LoweredModule, attention: Sequence[Occurrence] = ())
     """Return every kernel call in ``main``, in order, including views of tensors (reshapes).
 
     Args:
-        attention: the kernels that the builtin of a decoder's KV cache calls each time, in order.
+        attention: the kernels that one call of the builtin of a decoder's KV cache runs, in order.
     """
     tvm = load_tvm()
     relax, call_tir, builtin = tvm.relax, tvm.ir.Op.get("relax.call_tir"), tvm.ir.Op.get("relax.call_dps_packed")
@@ -104,7 +104,8 @@ def _described(module: IRModule, binding: Any, names: dict[Any, str], descriptio
 
 
 def _add_op(description: Description, function: Any, label: str, call: Any, arguments: list[str]) -> str:
-    """Add the op of a TIR function to the description; numbers in it are arguments of the op, as under Relay."""
+    """Add the op of a TIR function to the description; numbers inside the function become arguments of the op, as under
+    Relay."""
     inputs, outputs = [t for argument in call.args[1].fields for t in tensors_of(argument.ty)], tensors_of(call.ty)
     noted = op_of(function)
     if noted is None:

@@ -14,8 +14,8 @@ def export(program: Any, examples: tuple[Any, ...]) -> Any:
     """Return the program that torch.export creates from a module; reject programs that draw random values.
 
     Raises:
-        RuntimeError: torch creates no program; the message is one sentence, not torch's whole program.
-        NotImplementedError: an operator draws at random.
+        RuntimeError: torch creates no program; the message is the first line of torch's error.
+        NotImplementedError: an operator draws random values.
     """
     import torch
 
@@ -30,10 +30,10 @@ def export(program: Any, examples: tuple[Any, ...]) -> Any:
 
 
 def _spell_out(graph: Any) -> None:
-    """Rewrite the graph of an exported program, in place.
+    """Cast divided integers in the graph of an exported program, in place (`_divide_fractions`).
 
     Raises:
-        NotImplementedError: an operator draws at random.
+        NotImplementedError: an operator draws random values.
     """
     for node in list(graph.nodes):
         if node.op != "call_function":

@@ -28,7 +28,7 @@ class FinishedKernels:
 
     Attributes:
         executable: ``relax.VMExecutable``.
-        schedules: by label; for other kernels only the pipeline is known.
+        schedules: schedule of each kernel by label; kernels of other pipelines are missing.
         asked: computations for which schedule records were looked up.
         refused: the computations in `asked` whose record no longer fits.
         code: code of the kernels that op_profiler scheduled.
@@ -44,7 +44,7 @@ class FinishedKernels:
 
 
 def finished_kernels(kernels: IRModule, pipeline: str, target: Target, records: UsableRecords) -> FinishedKernels:
-    """Schedule and compile kernels. Those of other pipelines are already scheduled, and GPUs have no records."""
+    """Schedule and compile kernels. Kernels of other pipelines are already scheduled; GPUs have no records."""
     if pipeline != DEFAULT_PIPELINE:
         return FinishedKernels(finish(kernels, target), launches=launches_of(kernels, target))
     if gpu.is_gpu(target):
@@ -60,7 +60,7 @@ def finished_kernels(kernels: IRModule, pipeline: str, target: Target, records: 
 
 
 def launches_of(kernels: IRModule, target: Target) -> dict[str, list[Launch]]:
-    """Return the launches of scheduled kernels; a processor has none."""
+    """Return the GPU launches of scheduled kernels by name; empty for a processor."""
     return gpu.launches_of(kernels) if gpu.is_gpu(target) else {}
 
 
@@ -71,7 +71,7 @@ def built_model(
     occurrences: Sequence[Occurrence],
     started: float,
 ) -> BuiltModel:
-    """Return the model of compiled kernels.
+    """Return a built model that consists of compiled kernels.
 
     Args:
         kernels: the kernels to which the model was lowered.

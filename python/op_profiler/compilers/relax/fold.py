@@ -1,4 +1,4 @@
-"""Computes constants that depend on weights alone with numpy, before TVM does.
+"""Computes with numpy what depends on weights only, before TVM folds constants.
 
 This TVM compiles a kernel for each such computation, which takes most of the lowering time.
 """

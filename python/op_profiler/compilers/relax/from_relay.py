@@ -19,10 +19,10 @@ from op_profiler.errors import ModelError
 
 @interrupts_wait()
 def read_graph(folder: Path) -> Any:
-    """Return the module; its weights are constants, and its inputs those of the graph, in order.
+    """Return the Relax module of the graph in a folder, with its weights as constants and its inputs in order.
 
     Raises:
-        ModelError: an op has no counterpart in Relax, or not with its shapes and attributes; the message names it.
+        ModelError: Relax has no counterpart of an op with these shapes and attributes; the message names the op.
     """
     relax = load_tvm().relax
     graph = json.loads((folder / "graph.json").read_text())
@@ -68,6 +68,6 @@ def _converted(builder: Any, node: dict[str, Any], arguments: list[Any], variabl
         made = convert(load_tvm().relax.op, node["attrs"] | {"shapes": node["shapes"]}, arguments)
         same = isinstance(made, list) or any(made is argument for argument in arguments)
         return made if same else builder.emit(made, variable)
-    except Exception as error:  # TVM raises anything where shapes or attributes are none of its own
+    except Exception as error:  # TVM raises any error for shapes or attributes that it does not support
         why = str(error) if isinstance(error, ModelError) else kind_and_last_line(error)
         raise ModelError(f"Relay's op {node['op']} is not taken over into Relax: {why}") from error

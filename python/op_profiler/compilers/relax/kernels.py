@@ -65,7 +65,7 @@ def kernels_of_run(
 
     Args:
         arguments: arguments of this run, and of the runs that are timed as a whole.
-        kept: list to which the calls are added; the function's own arguments may add further ones.
+        kept: list to which the calls are added; arguments such as a KV cache may add their own calls to it.
     """
     tvm = load_tvm()
     noted, timed = arguments
@@ -73,7 +73,7 @@ def kernels_of_run(
     def note(kernel: Any, symbol: str, before: bool, _result: Any, *given: Any) -> int:
         if before and not str(symbol).startswith(_BUILTIN) and str(symbol) != _MAIN:
             call = FfiCall(str(symbol), str(symbol), kernel, given)
-            kept.extend([call] if call.arrays else [])  # a number is computed by a function too
+            kept.extend([call] if call.arrays else [])  # a call without tensors computes a size
         return 0
 
     machine = tvm.relax.VirtualMachine(executable, device)

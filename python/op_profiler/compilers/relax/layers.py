@@ -24,8 +24,8 @@ KernelLayers = Mapping[int, Sequence[Names]]
 """By the position of a binding in ``main`` of a fused module, the locations of each op in the called function."""
 
 _SPAN = "op_profiler.layers "
-_NUMBERED = re.compile(r"op_profiler_(\d+)_layer")  # FreshName puts something behind where a name is there twice
-_LEGALIZED = re.compile(r"^relax\.(nn\.)?|\d+$")  # what tells an op from the function of TIR that it becomes
+_NUMBERED = re.compile(r"op_profiler_(\d+)_layer")  # FreshName adds a suffix to a name that exists already
+_LEGALIZED = re.compile(r"^relax\.(nn\.)?|\d+$")  # what distinguishes an op's name from its TIR function's
 
 
 class LayerVariables:
@@ -56,7 +56,7 @@ def layers_of_kernels(made: IRModule, before: IRModule, fused: IRModule) -> Kern
     """Return the locations of the functions called in a fused module; empty if the module has none.
 
     Args:
-        made: the module as its creator named its variables.
+        made: the module before lowering, with the names that its creator gave to variables.
         before: the same module during lowering, before fusion.
     """
     layers = _noted_layers(made)
@@ -66,7 +66,7 @@ def layers_of_kernels(made: IRModule, before: IRModule, fused: IRModule) -> Kern
     values = _Values()
     waiting: dict[int, collections.deque[Names]] = {}
     for numbers, names in zip(filter(None, values.calls(before)), _carried(old, new, layers), strict=True):
-        for number in numbers:  # of a group several, which passes of the user may have made
+        for number in numbers:  # several for a group, which the user's passes may have made
             waiting.setdefault(number, collections.deque()).append(names)
 
     def taken(number: int) -> Names:
@@ -150,7 +150,8 @@ class _Values:
         self._fields: dict[int, list[int]] = {}
 
     def calls(self, module: IRModule) -> list[list[int]]:
-        """Return the values of the calls in every binding of ``main``, in order; for a group, those of its members."""
+        """Return, for each binding of ``main`` in order, the number of the called value; for a group, a number for each
+        call in it."""
         main = module["main"]
         inputs = [self._number("input", place) for place in range(len(main.params))]
         return self._walked(module, main, inputs)[0]

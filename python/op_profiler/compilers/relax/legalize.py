@@ -17,7 +17,7 @@ _OP = "op_profiler_op"
 _LEGALIZE = "FLegalize"
 _NUMBERS = {"relax.clip": ("a_min", "a_max"), "relax.strided_slice": ("axes", "begin", "end", "strides")}
 """By op: names of its arguments after the first one."""
-_LEVEL = 11  # TVM's own stand at 10, and the highest counts
+_LEVEL = 11  # TVM registers its own at level 10; the highest level wins
 OUT_FUSABLE = 4
 """An `OpPatternKind`: element-wise successors may be fused into it."""
 
@@ -39,7 +39,7 @@ def note_ops() -> None:
     """Make `LegalizeOps` set the attribute `_OP` of every function, in all later runs of that pass in this process."""
     tvm = load_tvm()
     for op in (tvm.ir.Op.get(name) for name in tvm.ir.Op.list_op_names() if str(name).startswith("relax.")):
-        legalize = op.get_attr(_LEGALIZE)  # None where it has none; `has_attr` says that it has one all the same
+        legalize = op.get_attr(_LEGALIZE)  # None if the op has none; `has_attr` is true even then
         if legalize is not None:
             op.set_attr(_LEGALIZE, _noted(legalize), _LEVEL)
 

@@ -13,7 +13,7 @@ from op_profiler.compilers.tvm_types import DeviceArray, PackedFunction
 
 @dataclasses.dataclass(frozen=True)
 class VmLibrary:
-    """A model for the virtual machine.
+    """A built model for Relax's virtual machine.
 
     Attributes:
         executable: ``relax.VMExecutable``.
@@ -36,10 +36,10 @@ class VmLibrary:
         return dataclasses.replace(self, weights={name: one.copyto(device) for name, one in self.weights.items()})
 
     def exported(self, path: Path) -> VmLibrary:
-        """Return the library with its kernels in a shared library, which is written and loaded.
+        """Write the kernels to a shared library at `path`, load it, and return a copy that uses the loaded kernels.
 
         Raises:
-            MeasureError: there is no C compiler, or it fails.
+            MeasureError: there is no C compiler, or the compiler fails.
         """
         (code,) = self.executable.mod.imports
         code.export_library(str(path), fcompile=make_library)

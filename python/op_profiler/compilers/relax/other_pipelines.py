@@ -22,7 +22,7 @@ are final."""
 
 @dataclasses.dataclass(frozen=True)
 class PipelineRun:
-    """Result of a pipeline.
+    """Result of running a pipeline on a module.
 
     Attributes:
         lowered: the recorded modules.
@@ -41,7 +41,7 @@ def run_pipeline(name: str, module: IRModule, target: Target, *, build: bool) ->
         build: compile the kernels too.
 
     Raises:
-        ModelError: the pipeline never calls kernels of a graph, as one that does not lower calls of TIR.
+        ModelError: the pipeline does not run the pass ``CallTIRRewrite``, before which the kernels are recorded.
     """
     tvm = load_tvm()
     note_ops()

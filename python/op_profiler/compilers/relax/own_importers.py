@@ -23,10 +23,10 @@ _BY_ITSELF = "imported by Relax itself"
 
 
 def load_itself(frontend: Frontend, request: ModelRequest) -> ImportedModel:
-    """Import a model from its source without Relay.
+    """Import a model with Relax's own importer, without Relay.
 
     Raises:
-        ModelError: Relax does not import it.
+        ModelError: Relax cannot import the model.
     """
     try:
         model = frontend.load(request)
@@ -38,13 +38,13 @@ def load_itself(frontend: Frontend, request: ModelRequest) -> ImportedModel:
 
 
 def load_refused(frontend: Frontend, request: ModelRequest, refused: ModelError) -> ImportedModel:
-    """Import a model that Relay does not import.
+    """Import a model that Relay rejected, with Relax's own importer; a note of the model contains Relay's error.
 
     Args:
         refused: Relay's error.
 
     Raises:
-        ModelError: Relax does not import it either; the message has both errors.
+        ModelError: Relax cannot import the model either; the message contains both errors.
     """
     try:
         model = frontend.load(request)

@@ -21,7 +21,7 @@ Recorded = Callable[[Any], "tuple[Any, Schedule] | None"]
 
 @dataclasses.dataclass(frozen=True)
 class LoweredModule:
-    """A module during lowering.
+    """A Relax module at two stages of lowering.
 
     Attributes:
         fused: TIR functions with their ops, grouped into one Relax function per kernel.
@@ -87,7 +87,7 @@ def _by_default(target: Target) -> Callable[[Any], tuple[Any, Schedule]]:
 
 
 def finish(kernels: IRModule, target: Target) -> Any:
-    """Return the ``relax.VMExecutable``: memory planned, calls lowered, kernels compiled."""
+    """Plan memory, lower calls and compile the kernels; return the ``relax.VMExecutable``."""
     tvm = load_tvm()
     cpu_generic, cuda = tvm.relax.backend.cpu_generic, tvm.relax.backend.cuda
     pipeline = (cuda if gpu.is_gpu(target) else cpu_generic).pipeline
@@ -102,7 +102,7 @@ def compiled(planned: IRModule, target: Target) -> Any:
     tvm = load_tvm()
     if gpu.is_gpu(target):
         cuda_libraries.prepare_compiling()
-    with target:  # which what calls NVIDIA's compiler asks for
+    with target:  # the function that calls NVIDIA's compiler reads the current target
         executable = tvm.relax.build(planned, target, relax_pipeline=None)
         if gpu.is_gpu(target):
             cuda_libraries.compile_left(executable)

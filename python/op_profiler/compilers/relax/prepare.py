@@ -33,7 +33,7 @@ def prepared(module: IRModule, target: Target) -> Any:
     passes = [
         transform.CanonicalizeBindings(),
         *([transform.FoldBatchnormToConv2D()] if _convolutions_are_read_once(main) else []),
-        rewrite_calls("PlainSums", {"relax.sum": plain_sum}),  # before what is stacked for them is something else
+        rewrite_calls("PlainSums", {"relax.sum": plain_sum}),  # before SimplerOps replaces the stacks that they read
         rewrite_calls("SimplerOps", SIMPLER_OPS),
         transform.DecomposeOpsForInference(),
         transform.CanonicalizeBindings(),

@@ -149,7 +149,7 @@ class RelaxCompiler(Compiler):
         return module
 
     def structural_hash(self, module: IRModule) -> str:
-        """Hash with ``tvm_ffi``, where this TVM has the function."""
+        """Hash with ``tvm_ffi``, which contains the function in this TVM."""
         import tvm_ffi
 
         return str(tvm_ffi.structural_hash(module))
@@ -187,7 +187,7 @@ class RelaxCompiler(Compiler):
     def build(
         self, model: ImportedModel, target: Target, records: UsableRecords, executor: str = "graph"
     ) -> BuiltModel:
-        """Compile with the model's pipeline, and the attention kernels of a decoder; `executor` is ignored."""
+        """Compile with the model's pipeline; for a decoder step, also its attention kernels. Ignores `executor`."""
         from op_profiler.compilers.relax import compiling
 
         return compiling.build(model, target, records)
@@ -195,7 +195,7 @@ class RelaxCompiler(Compiler):
     def load_remote(
         self, compiled: CompiledModel, machine: RemoteMachine, inputs: dict[str, np.ndarray]
     ) -> RemoteModel:
-        """Upload the kernels, and the virtual machine where the remote runtime has one."""
+        """Upload the kernels, and the virtual machine's code if the remote runtime can load it."""
         from op_profiler.compilers.relax.remote import RemoteVm
 
         return RemoteVm(compiled, machine, inputs)
@@ -329,7 +329,7 @@ class RelaxCompiler(Compiler):
         write_compiled(folder, compiled)
 
     def read(self, folder: Path, like: CompiledModel | None = None) -> CompiledModel:
-        """Read these files, without a linker and without executing code."""
+        """Read the files that `write` wrote, without a linker and without executing code."""
         from op_profiler.compilers.relax.compiled_files import read_compiled
 
         return read_compiled(folder, like)

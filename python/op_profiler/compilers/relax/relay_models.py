@@ -40,7 +40,7 @@ class _Task(msgspec.Struct, frozen=True):
 
 
 class _Import:
-    """The process with Relay, from its start; it writes into a separate folder."""
+    """A running process that imports with Relay and writes its results into a temporary folder."""
 
     def __init__(self, request: ModelRequest, batches: Sequence[Mapping[str, np.ndarray]] = ()) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="op_profiler-")
@@ -51,7 +51,7 @@ class _Import:
         self._child = Child(__name__, task, path=tvm_package.without(python_path()))
 
     def answer(self) -> dict[str, Any]:
-        """Return the result of the process; `error` alone if it wrote nothing."""
+        """Return the values that the process sent; a dictionary with only ``error`` if it sent nothing."""
         about = next(self._child.events(), None)
         return about or {"error": f"the process with Relay ended with {self._child.process.wait()}"}
 
@@ -150,7 +150,7 @@ def _write_outputs(folder: Path, request: ModelRequest, batches: int) -> dict[st
     for number in range(batches):
         with np.load(folder / f"in{number}.npz", allow_pickle=False) as arrays:
             found = {names[name]: arrays[name] for name in arrays.files}
-        # an input that the importer has dropped decides nothing
+        # an input that the importer dropped does not change the outputs
         given.append({s.name: found[s.name] if s.name in found else s.random(rng) for s in reference.inputs})
     try:
         outputs = reference.outputs(given)

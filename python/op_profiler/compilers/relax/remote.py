@@ -49,7 +49,7 @@ class RemoteVm:
             RemoteKernel(c.name, c.label, [self.buffers[n] for n in (*c.reads, *c.writes)]) for c in compiled.calls
         ]
         self._functions = [self.library.get_function(call.name) for call in compiled.calls]
-        for function, (_, _, arrays) in zip(self._functions, self.kernels):  # indices that a kernel reads are real ones
+        for function, (_, _, arrays) in zip(self._functions, self.kernels):  # writes the indices that are read
             function(*arrays)
         self._vm = self._started(machine, compiled)
 
@@ -86,7 +86,8 @@ class RemoteVm:
 
     @property
     def timed_run(self) -> Callable[[], float] | None:
-        """Time one run in the virtual machine with the remote time evaluator, microseconds; None without one."""
+        """Return a function that times one run of the virtual machine on the remote machine, in microseconds; None if
+        the remote runtime has no virtual machine."""
         if self._vm is None:
             return None
         evaluator = self._vm.time_evaluator("invoke_stateful", self._device, number=1, repeat=1)

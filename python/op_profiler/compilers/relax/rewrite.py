@@ -17,10 +17,11 @@ constant arguments (None for others), and the call."""
 
 
 def rewrite_calls(name: str, rewrites: dict[str, Rewrite]) -> Any:
-    """Return a pass that rewrites calls.
+    """Return a pass that replaces calls of ops.
 
     Args:
-        rewrites: by the name of the op.
+        name: name of the pass.
+        rewrites: functions that return the replacements, by the name of the op.
     """
     tvm = load_tvm()
     relax = tvm.relax

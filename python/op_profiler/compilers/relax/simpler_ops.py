@@ -16,7 +16,7 @@ def _clip(builder: Any, constant: Constant, call: Any) -> Any:
     relax = load_tvm().relax
     data, *bounds = call.args
     low, high = (float(bound.value) for bound in bounds)
-    if low > high:  # TVM gives the low one then, a minimum of a maximum the high one
+    if low > high:  # TVM then returns `low`, but a minimum of a maximum is `high`
         return call
     raised = relax.op.maximum(data, relax.const(low, data.ty.dtype))
     return relax.op.minimum(raised, relax.const(high, data.ty.dtype))

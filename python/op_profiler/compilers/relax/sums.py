@@ -9,7 +9,7 @@ from op_profiler.compilers.tvm_types import PackedFunction, Target
 
 
 def build_sums(sums: SumOfProducts, target: Target) -> PackedFunction:
-    """Build sums as `Compiler.build_sums` does."""
+    """See `RuntimeContract.build_sums`."""
     tvm = load_tvm()
     s_tir, te = tvm.s_tir, tvm.te
     schedule = s_tir.Schedule(te.create_prim_func(sums.tensors(te)))

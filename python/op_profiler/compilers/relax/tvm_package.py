@@ -54,11 +54,11 @@ def check() -> None:
 
 
 def activate() -> None:
-    """Make this process and its child processes import this TVM instead of the other; this process imports it at once.
+    """Import the TVM with Relax into this process, and make its child processes import it instead of the other TVM.
 
     Raises:
-        OpProfilerError: this TVM is not installed.
-        ImportError, OSError, RuntimeError: this TVM cannot be used.
+        OpProfilerError: the TVM with Relax is not installed.
+        ImportError, OSError, RuntimeError: the installed TVM cannot be used.
     """
     check()
     ours = str(folder())
@@ -81,7 +81,7 @@ def _load_runtime() -> None:
 
 
 def without(path: str) -> str:
-    """Return a ``PYTHONPATH`` with which a process uses the other TVM again."""
+    """Return a ``PYTHONPATH`` without the folder of the TVM with Relax, so that a process uses the other TVM."""
     return os.pathsep.join(entry for entry in path.split(os.pathsep) if entry != str(folder()))
 
 

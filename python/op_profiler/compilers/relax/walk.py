@@ -12,8 +12,8 @@ _WORDS = 6
 
 
 def walk() -> Any:
-    """Return the function of failed (n,), calls (n, words) and clock (n + 1, 2) that makes the call of each row, and
-    reads the clock between calls."""
+    """Return the function that makes the call of each row and reads the clock between calls. Its arguments are the
+    arrays failed (n,), calls (n, words) and clock (n + 1, 2)."""
     load_tvm()
     from tvm.script import tirx as T
 
@@ -39,7 +39,7 @@ def walk() -> Any:
 
 
 def nothing() -> Any:
-    """Return the function of two tensors of one float32 that computes nothing."""
+    """Return the function that takes two tensors of one float32 and computes nothing."""
     load_tvm()
     from tvm.script import tirx as T
 
@@ -53,7 +53,7 @@ def nothing() -> Any:
 
 
 def stack() -> Any:
-    """Return the function of two tensors of one int64 that writes the kernel's stack address into both."""
+    """Return the function that takes two tensors of one int64 and writes the kernel's stack address into both."""
     load_tvm()
     from tvm.script import tirx as T
 

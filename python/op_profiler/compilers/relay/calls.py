@@ -37,7 +37,7 @@ class PackedCall(BoundKernel):
 
     @property
     def addresses(self) -> tuple[int, int, int, int, int, int]:
-        """As in `BoundKernel`; all six are used."""
+        """See `BoundKernel.addresses`; this interface uses all six values."""
         function = int(ctypes.cast(self.function.handle, ctypes.c_void_p).value or 0)
         values, codes = ctypes.addressof(self._values), ctypes.addressof(self._codes)
         result, code = ctypes.addressof(self._result), ctypes.addressof(self._result_code)

@@ -31,7 +31,7 @@ class _Choice:
 
 
 class ChosenSchedules:
-    """The choices of one compilation, available when the compiler has finished."""
+    """The implementations and schedules that the compiler chose in one compilation; complete when it has finished."""
 
     def __init__(self, *, by_rule: bool = False) -> None:
         self._by_rule = by_rule
@@ -91,7 +91,7 @@ def weigh_all(occurrences: Iterable[Occurrence], target: Target, *, by_rule: boo
     with quiet(), chosen_schedules(by_rule=by_rule) as choices:
         for occurrence in {o.operator.key: o for o in occurrences}.values():
             if occurrence.operator.anchor in HEAVY:
-                with contextlib.suppress(Exception):  # whatever TVM raises, it does not build either
+                with contextlib.suppress(Exception):  # an operator that fails here does not build either
                     choices.weigh(occurrence, target)
     return choices
 

@@ -9,7 +9,8 @@ from op_profiler.compilers.tvm_types import IRModule
 
 
 def open_control(module: IRModule) -> tuple[str, ...]:
-    """Return which of ``branches`` and ``loops`` a module has. A loop is a named function inside an expression."""
+    """Return ``loops`` if a module has a loop, otherwise ``branches`` if it has an ``If``; empty if it has neither. A
+    loop is a function that an expression binds to a name (``let``)."""
     relay = load_tvm().relay
     found: set[str] = set()
 

@@ -27,7 +27,7 @@ _TERMS = 8
 _SHARED_VALUES = 4096
 """Number of weights, and of data values, that a block keeps in its 48 KiB; in float32 each takes 16 KiB."""
 _USUAL = {"tile_f": (4, 4), "tile_y": (4, 1), "tile_x": (16, 1)}
-"""Largest number of threads, and of outputs per thread, if one axis is chosen without the others."""
+"""By knob: largest number of threads, and of outputs per thread, if its axis is chosen without the other axes."""
 
 
 def define_split(config: Any, name: str, axis: Any, policy: str = "factors", **options: Any) -> Any:

@@ -27,7 +27,7 @@ def knob_value(entity: Any) -> Any:
 
 
 def factors_of(config: Any, knobs: Mapping[str, Any]) -> Factors:
-    """Return the factors of one point of a template's space.
+    """Return the schedule factors of one point of a template's space.
 
     Args:
         config: AutoTVM's configuration (space or point) after the template used it. op_profiler's templates store the

@@ -21,7 +21,7 @@ _DOT_PRODUCT = "__dp4a"
 
 @dataclasses.dataclass
 class _Launch:
-    """One launch while it is read; `threads`: along x, y and z."""
+    """A launch that is being read; `blocks` and `threads` have the number along each axis (x, y, z)."""
 
     blocks: dict[str, int] = dataclasses.field(default_factory=dict)
     threads: dict[str, int] = dataclasses.field(default_factory=dict)

@@ -21,11 +21,11 @@ from op_profiler.compilers.tvm_types import Call, Function, IRModule, Named, Nod
 
 
 class Layers:
-    """The locations of the calls of one module, from before the first pass until they are read."""
+    """Locations of the calls of one module, tracked through the compiler's passes by numbers."""
 
     def __init__(self) -> None:
         self._names: list[Names] = []
-        self._source = f"op_profiler.layers {uuid.uuid4().hex}"  # functions of another build hold numbers of their own
+        self._source = f"op_profiler.layers {uuid.uuid4().hex}"  # unique: another build numbers its functions too
 
     def marked(self, module: IRModule) -> IRModule:
         """Return the module with a number for every call of ``main``; unchanged if no span names a location."""
@@ -41,7 +41,7 @@ class Layers:
         return copy
 
     def named(self, module: IRModule) -> IRModule:
-        """Return the module with the names in place of the numbers, for another build."""
+        """Return the module with the locations in its spans in place of the numbers, for another build."""
         return with_locations(module, lambda call: _SEPARATOR.join(self.of(call)))
 
     def of(self, call: Call) -> Names:
@@ -121,7 +121,7 @@ _LEAVE_ALONE = frozenset({"InferType", "sequential", "PlanDevices"})
 """Passes that change no call, and passes that consist of others."""
 
 
-_SEPARATOR = "\n"  # of the names of a call that came of several
+_SEPARATOR = "\n"  # between the locations of a call that replaced several calls
 
 
 def locations_in_span(call: Call) -> Names:

@@ -34,7 +34,7 @@ def in_short_vectors(scheduled: Callable[[Any], Any]) -> Callable[[Any], Any]:
         output = outs[0].op
         convolution = next(op for op in _behind(output) if "conv1d_ncw" in op.tag)
         sizes = [op.output(0).shape[2] for op in (convolution, _padded(convolution))]
-        known = all(hasattr(size, "value") for size in sizes)  # else told at run time
+        known = all(hasattr(size, "value") for size in sizes)  # else known only at run time
         if known and _is_long(*(int(size) for size in sizes)):
             return _schedule(output, convolution)
         return scheduled(outs)

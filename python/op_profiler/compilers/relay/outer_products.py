@@ -28,7 +28,7 @@ def without_partial_sums(scheduled: Callable[[Any], Any]) -> Callable[[Any], Any
 
 
 def _product(op: Any) -> Any:
-    """Return the batched product that an operation is, or that it ends in."""
+    """Return the batched product that an operation is or depends on; None if there is no such product."""
     if "batch_matmul" in op.tag:
         return op
     behind = (_product(tensor.op) for tensor in op.input_tensors if hasattr(tensor.op, "axis"))

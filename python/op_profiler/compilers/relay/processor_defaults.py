@@ -59,7 +59,7 @@ def may_choose(target: Target, workload: tuple[Any, ...]) -> bool:
 
 
 def config_of(target: Target, workload: tuple[Any, ...]) -> Any | None:
-    """Return the configuration that the rule chooses for a computation; None if it has none.
+    """Return the configuration that the rule chooses for a computation; None if the rule does not support it.
 
     Args:
         workload: AutoTVM's workload, which begins with the name of a template.
@@ -151,7 +151,7 @@ class Tile:
     """A tile of an output whose sums are in registers.
 
     Attributes:
-        sizes: its knobs.
+        sizes: values of the knobs ``tile_*``.
         rows: number of output positions that share a vector of weights.
         cost: cost relative to other tiles of the same output.
     """
@@ -194,10 +194,10 @@ def best_tile(nest: Nest, vectors: Vectors, *, copies: bool = False) -> Tile | N
 
 
 def knobs_of(nest: Nest, tile: Tile, terms: int) -> Knobs:
-    """Return the point of a nest with this tile.
+    """Return the values of all knobs of a nest for this tile.
 
     Args:
-        terms: largest number of unrolled steps of the sum; for convolutions, a multiple of the number.
+        terms: largest number of unrolled steps of the sum; for convolutions, this number is a multiple of the steps.
     """
     chosen: Knobs = {
         "reorder": 0,

@@ -32,7 +32,7 @@ _NOT_MADE = frozenset({"collapse_sum_to", "dyn.expand_dims", "hardswish", "nn.di
 
 
 def relay_function(operator: Operator) -> Any:
-    """Return a typed primitive function.
+    """Return the Relay function of an operator, rebuilt from its description: typed, and marked as primitive.
 
     Constants inside a function are described by their shape alone, unless their value decides the code
     (`op_profiler.operators.describe.value_decides`). All other constants get values that no pass simplifies: a product
@@ -66,7 +66,7 @@ def rebuilt_operator(operator: Operator) -> Occurrence:
 
 
 def _made(operator: Operator, sizes: Mapping[str, int], squeezes: bool) -> Any:
-    """Return the described value if a tuple has so many fields.
+    """Return the function of a description whose tuples have these numbers of fields.
 
     Args:
         squeezes: whether a squeeze without an axis drops all axes of length one; otherwise it drops none. Descriptions
@@ -88,7 +88,7 @@ def _made(operator: Operator, sizes: Mapping[str, int], squeezes: bool) -> Any:
 
 
 def _named(operator: Operator, letter: str) -> dict[str, int]:
-    """Return the inputs (i) or weights (p) in order, with the number of fields of each; 0 for one that is no tuple."""
+    """Return the inputs (i) or weights (p) in order, with the number of fields of each tuple; 0 for a tensor."""
     found: dict[int, int] = {}
     for name, number, field in PARAMETER.findall(operator.structure):
         if name == letter:
@@ -97,7 +97,7 @@ def _named(operator: Operator, letter: str) -> dict[str, int]:
 
 
 def _tuple_sizes(operator: Operator) -> Iterator[dict[str, int]]:
-    """Yield possible numbers of fields of each tuple, so that all tensors are used; 0 for one that is no tuple."""
+    """Yield possible numbers of fields of each tuple, so that all tensors are used; 0 for a tensor."""
     inputs = list(_sizes(_named(operator, "i"), len(operator.inputs)))
     for params in _sizes(_named(operator, "p"), len(operator.params)):
         yield from (of_inputs | params for of_inputs in inputs)
@@ -106,7 +106,7 @@ def _tuple_sizes(operator: Operator) -> Iterator[dict[str, int]]:
 def _sizes(named: Mapping[str, int], tensors: int) -> Iterator[dict[str, int]]:
     tuples = [name for name, fields in named.items() if fields]
     spare = tensors - sum(fields or 1 for fields in named.values())
-    if not tuples:  # one may be taken whole
+    if not tuples:  # one may be a tuple that an op reads as a whole
         yield from ({**named, name: spare + 1} for name in named if spare > 0)
         yield from [dict(named)] * (spare == 0)
     elif spare >= 0:
@@ -189,7 +189,7 @@ def _attributes(op: Any, attrs: dict[str, Any]) -> Any:
 
 
 def _made_node(kind: str, attrs: dict[str, Any]) -> Any:
-    """Return attributes of one kind; those without a default that are left out are None."""
+    """Return TVM's attributes of a type; attributes that are left out and have no default are None."""
     given = dict(attrs)
     if isinstance(given.get(_BOXED), int):
         given[_BOXED] = load_tvm().runtime.convert(given[_BOXED])

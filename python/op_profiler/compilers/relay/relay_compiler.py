@@ -90,7 +90,7 @@ class RelayCompiler(Compiler):
                 setattr(topi.x86, name, long_rows.in_short_vectors(getattr(topi.x86, name)))
         topi.x86.schedule_batch_matmul = outer_products.without_partial_sums(topi.x86.schedule_batch_matmul)
         use_exact_products(topi)
-        # It is asked for every dimension of what is lowered, and reads eighty values each time.
+        # TVM calls it for every dimension that it lowers, and each call reads eighty values.
         if hasattr(relay.backend, "te_compiler"):  # not in TVM 0.8
             relay.backend.te_compiler.libinfo = functools.cache(tvm.support.libinfo)
 
@@ -229,7 +229,7 @@ class RelayCompiler(Compiler):
 
     def array_over(self, memory: np.ndarray, shape: tuple[int, ...], dtype: str) -> DeviceArray:
         """View the memory through DLPack, without a copy; `dtype` may be ``bool``."""
-        everything = load_tvm().nd.from_dlpack(memory)  # of truth values it would make numbers of 8 bits
+        everything = load_tvm().nd.from_dlpack(memory)  # it would read Booleans as 8-bit integers
         array: DeviceArray = everything._create_view(shape, dtype)
         return array
 
@@ -323,7 +323,7 @@ class RelayCompiler(Compiler):
         compiled_files.write_compiled(folder, compiled)
 
     def read(self, folder: Path, like: CompiledModel | None = None) -> CompiledModel:
-        """Read these files, without a linker and without executing code."""
+        """Read the files that `write` wrote, without a linker and without executing code."""
         return compiled_files.read_compiled(folder, like)
 
 
@@ -341,6 +341,7 @@ def _compile(
 
 
 def _all_lookups(asked: Collection[str], occurrences: Iterable[Occurrence], target: Target) -> frozenset[str]:
-    """Also whether there are functions that the rule computes otherwise."""
+    """Return the looked-up computations, and `vector_math.NAME` if a model has functions that the rule computes as
+    arithmetic."""
     concerned = str(target.kind.name) == "llvm" and vector_math.concerns(o.operator for o in occurrences)
     return frozenset({*asked, *([ruled(vector_math.NAME)] if concerned else [])})

@@ -61,12 +61,12 @@ class RemoteGraph:
 
     @property
     def timed_run(self) -> Callable[[], float]:
-        """Time one run with the remote time evaluator, microseconds."""
+        """Return a function that times one run with the remote time evaluator, in microseconds."""
         evaluator = self._module.time_evaluator("run", self._device, number=1, repeat=1)
         return lambda: float(evaluator().results[0]) * 1e6
 
     def profile(self) -> list[tuple[str, float]]:
-        """Run the model once in the debug executor: name and microseconds of each call."""
+        """Run the model once in the debug executor; return name and microseconds of each call."""
         report = json.loads(self._module["profile_rpc"]())
         return [(call["Name"]["string"], float(call["Duration (us)"]["microseconds"])) for call in report["calls"]]
 

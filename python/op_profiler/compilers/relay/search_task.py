@@ -44,11 +44,11 @@ class AutoTvmTask(Task):
         }
 
     def is_valid(self, point: int) -> bool:
-        """Check AutoTVM's constraints; on a GPU also threads, registers and shared memory (`gpu_tiles.fits`)."""
+        """Return whether a point satisfies AutoTVM's constraints and, on a GPU, fits its limits (`gpu_tiles.fits`)."""
         return bool(self._space.is_index_valid(point)) and (not self._on_gpu or self._fits(point))
 
     def point(self, knobs: Mapping[str, Any], *, nearest: bool = False) -> int | None:
-        """Find the point; the outermost part of a split matches whether it is given as -1 or as a number."""
+        """See `Task.point`; the outermost part of a split may be given as -1 or as a number."""
         return super().point({name: self._as_listed(name, value) for name, value in knobs.items()}, nearest=nearest)
 
     def _as_listed(self, name: str, value: Any) -> Any:
@@ -70,7 +70,7 @@ class AutoTvmTask(Task):
         return factors_of(self._space, knobs)
 
     def default(self) -> Schedule:
-        """Return what the rule chooses, else the fallback configuration as the template fills it in."""
+        """Return the rule's schedule; if the rule has none, the fallback configuration that the template filled in."""
         config = self._filled_in()
         knobs = knob_values(config)
         return Schedule(self.spec.template, knobs, "trial", factors_of(config, knobs))

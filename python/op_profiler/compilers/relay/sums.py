@@ -8,7 +8,7 @@ from op_profiler.compilers.tvm_types import PackedFunction, RuntimeModule, Targe
 
 
 def build_sums(sums: SumOfProducts, target: Target) -> PackedFunction:
-    """Build sums as `Compiler.build_sums` does."""
+    """See `RuntimeContract.build_sums`."""
     tvm = load_tvm()
     tensors = sums.tensors(tvm.te)
     output = tensors[-1]

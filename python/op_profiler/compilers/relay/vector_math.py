@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from op_profiler.operators.operator import Operator
 
 NAME = "math"
-"""Name of these functions among the decisions of the schedule rule."""
+"""Name of ``exp`` and ``erf`` among the decisions of the schedule rule."""
 _OPS = {"exp", "erf", "tanh", "sigmoid", "nn.softmax", "nn.log_softmax", "nn.fast_softmax"}
 _LEVEL = 99  # above those of TVM's own lowerings
 _LOG2_E, _LN_2_HIGH, _LN_2_LOW = 1.44269504088896, 0.693359375, -2.12194440e-4
@@ -43,7 +43,7 @@ _active: list[bool] = []
 
 @contextlib.contextmanager
 def vectorized() -> Iterator[None]:
-    """Compile these functions as arithmetic on the processor inside this block."""
+    """Compile ``exp`` and ``erf`` of float32 as arithmetic for processors inside this block."""
     _register()
     _active.append(True)
     try:
@@ -53,7 +53,7 @@ def vectorized() -> Iterator[None]:
 
 
 def concerns(operators: Iterable[Operator]) -> bool:
-    """Return whether any of these operators computes one of the functions."""
+    """Return whether any of these operators computes ``exp`` or ``erf``, also as a part of softmax or sigmoid."""
     return any(_OPS & {*operator.op_names} for operator in operators)
 
 

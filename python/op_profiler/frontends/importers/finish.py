@@ -129,7 +129,8 @@ def finish(
     batch_size: int,
     notes: Sequence[str] = (),
 ) -> ImportedModel:
-    """Type the module, remove what it does not use, and describe its inputs.
+    """Infer the types of an imported module, drop unused weights, and return the model with a description of its
+    inputs.
 
     Args:
         params: weights by name; weights that the module transposes are replaced by their transposes.

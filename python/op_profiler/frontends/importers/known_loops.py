@@ -127,11 +127,11 @@ class _KnownValues:
         self._variables = values
 
     def inside(self, params: Sequence[Any], values: Sequence[np.ndarray | None]) -> _KnownValues:
-        """Return the replacements in a function whose parameters have values."""
+        """Return the known values inside a function whose parameters have these values."""
         return _KnownValues({**self._variables, **dict(zip(params, values))})
 
     def value(self, node: Any) -> np.ndarray | None:
-        """Return a single value; None if it is unknown or not a single value."""
+        """Return the value of a node with one element; None if it is unknown, or if the node has more elements."""
         if node not in self._values:
             self._values[node] = self._value(node)
         return self._values[node]

@@ -95,19 +95,19 @@ def _read(path: Path, *, all_inside: bool) -> tuple[Any, Weights]:
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return the file, and the files next to it with its weights."""
+    """Return the path of an ONNX file, and the paths of the files next to it that contain its weights."""
     check_file(path)
     onnx = load_onnx()
     try:
         model = onnx.load(str(path), load_external_data=False)
-    except Exception:  # `load` says what is wrong with it
+    except Exception:  # `read` reports what is wrong with the file
         return [path]
     beside = {e.value for t in tensors_in(model) for e in t.external_data if e.key == "location"}
     return [path, *(p for name in sorted(beside) if (p := path.parent / name).is_file())]
 
 
 def lower(path: Path, request: ModelRequest) -> ImportedModel:
-    """Lower the model in a file.
+    """Import the model in an ONNX file for the compiler in use.
 
     Raises:
         ModelError: the model cannot be read, has operators that TVM does not support, or fixes its batch size.
@@ -248,7 +248,7 @@ def _by_the_compiler(
 
 
 def _leading_name(value: Any) -> str:
-    """Return the name of an input's first dimension if it is free; empty if it has none.
+    """Return the name of an input's first dimension if its size is free; empty if the dimension has no name.
 
     Names that torch's exporter derives from the input, if nobody named the dimension, are treated as equal.
     """

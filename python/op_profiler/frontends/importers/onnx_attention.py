@@ -71,7 +71,8 @@ class AttentionRepairs(Rewriting):
         return [query, *(nodes.take(one, [at // sharing for at in range(counts[0])], axis=1) for one in kept)]
 
     def _added(self, node: Any, nodes: NodeWriter, dims: list[Dims]) -> str:
-        """Return what is added to the scores: the mask, and the least number where causal attention excludes keys."""
+        """Return the name of the tensor that is added to the scores: the mask, with the least number for keys that
+        causal attention excludes; empty if nothing is added."""
         mask, least = node.input[3], float(np.finfo(nodes.kind).min)
         seen = None
         if attribute(node, "is_causal", 0):
@@ -103,7 +104,7 @@ def merge_heads(nodes: NodeWriter, data: str, output: str) -> str:
 
 
 def scaled_scores(nodes: NodeWriter, query: str, key: str, scale: float) -> str:
-    """Return the products of all queries with all keys."""
+    """Write the products of all queries with all keys, times `scale`; return the name of the result."""
     scaled = nodes.add("Mul", query, nodes.constant(scale))
     return nodes.add("MatMul", scaled, nodes.add("Transpose", key, perm=[0, 1, 3, 2]))
 

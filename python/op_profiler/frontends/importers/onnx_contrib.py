@@ -37,7 +37,7 @@ class ContribRepairs(Rewriting):
         self.rewrite(rewrites, domains=("com.microsoft",))
 
     def for_relay(self) -> None:
-        """Write attributes for which Relay's converters have no default."""
+        """Write attributes and zero points for which Relay's converters have no default."""
         rewrites = dict.fromkeys(("Attention", "QAttention"), self._with_direction) | {"QGemm": self._with_zero_point}
         self.rewrite(rewrites, domains=("com.microsoft",))
 
@@ -165,7 +165,10 @@ class ContribRepairs(Rewriting):
         return nodes.nodes
 
     def _mask(self, node: Any, nodes: NodeWriter) -> str:
-        """Return what is added to the scores for excluded keys: shape (batch, keys) or (batch, queries, keys)."""
+        """Return the name of the tensor that is added to the scores to exclude keys; empty without a mask.
+
+        The mask has the shape (batch, keys) or (batch, queries, keys).
+        """
         mask = node.input[_MASK]
         rank = len(self.sizes.get(mask, ())) if mask else 0
         if not mask:
@@ -177,7 +180,8 @@ class ContribRepairs(Rewriting):
         return nodes.add("Where", shown, nodes.constant(0.0), nodes.constant(filtered))
 
     def _causal(self, node: Any, nodes: NodeWriter) -> str:
-        """Return what is added to the scores of keys after the query."""
+        """Return the name of the tensor that is added to the scores to exclude keys after the query; empty if attention
+        is not causal."""
         if not attribute(node, "unidirectional", 0):
             return ""
         length = self.sizes.get(node.input[0], (None, None))[1]

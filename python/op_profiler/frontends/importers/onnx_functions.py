@@ -29,7 +29,7 @@ _DOMAIN = "op_profiler"
 
 
 def inline(model: Any, shapes: Mapping[str, Dims], name: str) -> bool:
-    """Replace calls by the nodes of the function, in the model itself; return whether there were any.
+    """Replace calls of functions by the nodes of the function, in place; return whether the model had such calls.
 
     Args:
         shapes: shapes of the inputs.
@@ -62,7 +62,8 @@ def _write(model: Any, name: str) -> None:
 
 
 def _define(model: Any, shapes: Mapping[str, Dims], name: str) -> bool:
-    """Define the operators of ONNX that importers do not support as functions of the model; return whether it has any.
+    """Define the operators of ONNX that importers do not support as functions of the model; return whether the model
+    has functions.
 
     Raises:
         ModelError: ONNX does not define such an operator, and importers would mistake it for another.
@@ -99,7 +100,8 @@ def _is_unknown(node: Any) -> bool:
 
 
 def _function_of(node: Any, version: int, types: Mapping[str, Any]) -> Any:
-    """Return ONNX's definition of an operator as a function; None if there is none, or if it needs an unknown type."""
+    """Return ONNX's definition of an operator as a function; None if ONNX has no definition, or if it needs a type that
+    is unknown."""
     try:
         schema = defs.get_schema(node.op_type, version)
     except defs.SchemaError:

@@ -46,7 +46,7 @@ def attribute(node: Any, name: str, default: Any) -> Any:
 
 
 def set_attributes(node: Any, **values: Any) -> None:
-    """Set attributes of a node, replacing those of the same names; None only removes one."""
+    """Set attributes of a node, replacing those of the same names; the value None removes an attribute."""
     replace(node.attribute, [one for one in node.attribute if one.name not in values])
     node.attribute.extend(helper.make_attribute(name, one) for name, one in values.items() if one is not None)
 
@@ -151,7 +151,7 @@ class Constants:
         self._opsets = {one.domain: one.version for one in model.opset_import}
 
     def value(self, name: str) -> Any:
-        """Return the constant of this name; None if there is none."""
+        """Return the value of a tensor as an array; None if the tensor is not constant, or too large."""
         if name not in self._tensors and name in self._makers:
             self._make(self._makers[name])
         tensor = self._tensors.get(name)

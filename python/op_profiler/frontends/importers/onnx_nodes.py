@@ -58,11 +58,12 @@ class NodeWriter:
         return self.add("Reshape", data, self.constant(shape, "int64"), output=output)
 
     def take(self, data: str, index: Any, axis: int = 0, output: str = "") -> str:
-        """Select elements along an axis; a single index removes the axis, a list of indices keeps it."""
+        """Write a Gather along an axis and return the name of its output; a single index removes the axis, a list of
+        indices keeps it."""
         return self.add("Gather", data, self.constant(index, "int64"), axis=axis, output=output)
 
     def unsqueeze(self, data: str, axes: list[int]) -> str:
-        """Insert dimensions of one element."""
+        """Write an Unsqueeze at the given axes and return the name of its output."""
         return self.over_axes("Unsqueeze", data, axes, since=13)
 
     def over_axes(self, operator: str, data: str, axes: list[int], *, since: int) -> str:
@@ -72,20 +73,24 @@ class NodeWriter:
         return self.add(operator, data, self.constant(axes, "int64"))
 
     def padded(self, data: str, widths: list[int]) -> str:
-        """Pad a tensor with zeros: the widths before its dimensions, then those after them."""
+        """Write a Pad with zeros and return the name of its output.
+
+        Args:
+            widths: number of zeros before each dimension, followed by the numbers after each dimension.
+        """
         if self.opset < 11:
             return self.add("Pad", data, pads=widths)
         return self.add("Pad", data, self.constant(widths, "int64"), self.constant(0.0))
 
     def clip(self, data: str, bound: float) -> str:
-        """Clip values to the range from -`bound` to `bound`."""
+        """Write a Clip to the range from -`bound` to `bound` and return the name of its output."""
         if self.opset < 11:
             return self.add("Clip", data, min=-bound, max=bound)
         return self.add("Clip", data, self.constant(-bound), self.constant(bound))
 
 
 def trimmed(node: Any) -> Any:
-    """Remove the empty names after a node's last input and its last output."""
+    """Remove the empty names after a node's last input and its last output; return the node."""
     for names in (node.input, node.output):
         while names and not names[-1]:
             names.pop()

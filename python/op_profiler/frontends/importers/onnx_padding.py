@@ -16,7 +16,7 @@ class Padding(Rewriting):
     """Rewrites the padding of one model; sizes along the padded axes must be known."""
 
     def spell_out(self) -> None:
-        """Rewrite the graph.
+        """Rewrite the padding of all convolutions and pools.
 
         Raises:
             ModelError: a size is unknown, or the padding of a window is negative.

@@ -22,7 +22,7 @@ class PlainerForms(Rewriting):
     """Rewrites the nodes of one model in forms that Relay's importer supports."""
 
     def spell_out(self) -> None:
-        """Rewrite the graph.
+        """Rewrite all nodes whose form Relay's importer does not support.
 
         Raises:
             ModelError: a node cannot be rewritten.
@@ -126,7 +126,7 @@ class PlainerForms(Rewriting):
         return [*writer.nodes, largest, *back]
 
     def _unsqueeze(self, graph: Any, node: Any) -> list[Any]:
-        """Count negative axes in the result: Relay's importer inserts axes one by one."""
+        """Replace negative or unordered axes by sorted axes of the result: Relay's importer inserts them one by one."""
         axes = attribute(node, "axes", None) or self.known(node, 1, "axes").reshape(-1).tolist()
         if min(axes, default=0) >= 0 and sorted(axes) == list(axes):
             return [node]

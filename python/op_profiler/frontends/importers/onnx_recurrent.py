@@ -164,7 +164,7 @@ class _UnrolledNode:
         return made, state, cell
 
     def _inside(self, step: int) -> str:
-        """Return which sequences of the batch have this step."""
+        """Return the name of a Boolean tensor (batch, 1): which sequences of the batch have this step."""
         lengths = self.nodes.reshape(self.lengths, [-1, 1])
         return self.nodes.add("Less", self.nodes.constant(step, "int32"), lengths)
 

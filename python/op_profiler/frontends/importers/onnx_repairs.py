@@ -64,7 +64,7 @@ def note_small_numbers(model: Any, shapes: Mapping[str, Dims], name: str) -> tup
 
 
 def _kind(number: int) -> str:
-    """Return the name of a type of elements."""
+    """Return ONNX's name of a type of elements; empty if the number stands for no type."""
     return str(TensorProto.DataType.Name(number)) if number in TensorProto.DataType.values() else ""
 
 
@@ -138,7 +138,7 @@ class Repairs(Rewriting):
             replace(graph.node, nodes)
 
     def for_all(self) -> None:
-        """Rewrite what every importer gets wrong.
+        """Rewrite all nodes that every importer gets wrong.
 
         Raises:
             ModelError: a node cannot be rewritten, or is an operator of another vendor.

@@ -57,7 +57,8 @@ class FractionalScales(Rewriting):
         return writer.nodes
 
     def _scales(self, node: Any, dims: Any) -> Any:
-        """Return the scales by axis; None if unknown, and for sizes without antialiasing, from which TVM computes."""
+        """Return the scale of each axis; None if the scales are unknown, or if the node has sizes and no antialiasing,
+        a form that TVM computes correctly."""
         given = [self.constants.value(name) if name else None for name in node.input[2 if self.opset >= 11 else 1 :]]
         if given and given[0] is not None and len(given[0]):
             return given[0]

@@ -13,7 +13,7 @@ from op_profiler.errors import ModelError
 from op_profiler.frontends.importers.finish import readable_reason
 from op_profiler.frontends.importers.onnx_graph import Constants, Dims, graphs_in, replace, sizes_in, types_in
 
-Rewrite = Callable[[Any, Any], list[Any]]  # of a graph and one of its nodes: what takes its place
+Rewrite = Callable[[Any, Any], list[Any]]  # given a graph and a node: the nodes that replace the node
 
 
 class Rewriting:

@@ -31,7 +31,7 @@ class TypeRepairs(Rewriting):
     """Inserts casts around nodes of one model whose type Relay's importer does not support."""
 
     def for_relay(self) -> None:
-        """Compute nodes in another type if the importer does not support the original one."""
+        """Insert casts around all nodes whose element type Relay's importer does not support."""
         nodes = {node.op_type for node in self.model.graph.node}
         if nodes & _COMPUTED_IN.keys():
             self._types = types_in(self.model, self.shapes)

@@ -46,12 +46,12 @@ class RecordingAttributes(dict[str, Any]):
         return super().__contains__(name)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Look the attribute up, whether it is present or not."""
+        """Return an attribute or the default; the name counts as looked up even if the attribute is missing."""
         self.looked_up.add(name)
         return super().get(name, default)
 
     def pop(self, name: str, *default: Any) -> Any:
-        """Look the attribute up and remove it."""
+        """Remove an attribute and return it; its name counts as looked up."""
         self.looked_up.add(name)
         return super().pop(name, *default)
 
@@ -60,12 +60,12 @@ class RecordingAttributes(dict[str, Any]):
         return super().__iter__()
 
     def items(self) -> Any:
-        """Look all attributes up."""
+        """Return names and values; all names count as looked up."""
         self.looked_up |= set(self)
         return super().items()
 
     def values(self) -> Any:
-        """Look all attributes up."""
+        """Return the values; all names count as looked up."""
         self.looked_up |= set(self)
         return super().values()
 
@@ -93,7 +93,7 @@ class RecordingInputs(list[Any]):
         return [*self, *others]
 
     def pop(self, place: Any = -1) -> Any:
-        """Look the input up and remove it; a negative position counts from the end."""
+        """Remove an input and return it; its position, from the end if negative, counts as looked up."""
         self.looked_up.add(place if place >= 0 else len(self) + place)
         return super().pop(place)
 
@@ -124,7 +124,7 @@ def unread_refused(graph: Any, importer: Any) -> contextlib.AbstractContextManag
 
 
 def _unread_attribute(operator: str, values: Mapping[str, Any], looked_up: set[str], schema: Any) -> str | None:
-    """Return the first attribute that changes the result and was not looked up; None if there is none."""
+    """Return the first attribute that changes the result and was not looked up; None if no attribute is ignored."""
     without_effect = WITHOUT_EFFECT.get(operator, ())
     for name, value in values.items():
         if name in ("tvm_custom", *looked_up, *without_effect) or _is_default(name, value, schema):
@@ -134,7 +134,7 @@ def _unread_attribute(operator: str, values: Mapping[str, Any], looked_up: set[s
 
 
 def _unread_input(operator: str, values: Iterable[Any], looked_up: set[int], schema: Any) -> str | None:
-    """Return the first input that is present and was not looked up; None if there is none."""
+    """Return the first input that is present and was not looked up; None if no input is ignored."""
     unread = [at for at, value in enumerate(values) if value is not None and at not in looked_up]
     if not unread:
         return None

@@ -90,7 +90,7 @@ class Weights:
         self._check_size(tensor, min(there, about.length or there), " of " + about.location)
 
     def _check_size(self, tensor: Any, stored: int | None, where: str = "") -> None:
-        """Reject a tensor of which fewer bytes are stored than it has."""
+        """Reject a tensor with fewer stored bytes than its shape and type require."""
         wanted = _size(tensor)
         if stored is not None and wanted is not None and stored < wanted:
             raise self._damaged(tensor, f"it needs {wanted} bytes{where}, and {stored} are there")
@@ -117,7 +117,7 @@ def _size(tensor: Any) -> int | None:
 
 
 def _stored(tensor: Any) -> int | None:
-    """Return the bytes of a tensor that are stored in the model itself."""
+    """Return the number of bytes of a tensor that are stored in the model itself; None if it is unknown."""
     if tensor.HasField("raw_data"):
         return len(tensor.raw_data)
     size, elements = _size(tensor), elements_in(tensor)

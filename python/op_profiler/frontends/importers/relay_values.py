@@ -23,7 +23,7 @@ def sizes_of(data: Any) -> list[int]:
 
 
 def number_of(value: Any) -> float:
-    """Return a plain number, or one that was computed while tracing."""
+    """Return the value of a number, which may be an expression that tracing computed."""
     if isinstance(value, (int, float)):
         return value
     return float(load_tvm().relay.frontend.common.infer_value(value, {}).numpy())
@@ -35,7 +35,7 @@ def dtype_of(data: Any) -> str:
 
 
 def name_of_dtype(number: int) -> str:
-    """Return the dtype of one of torch's type numbers."""
+    """Return the name of the dtype that torch represents by this number."""
     _convert_dtype_value = load_tvm().relay.frontend.pytorch._convert_dtype_value
     return str(_convert_dtype_value(number))
 

@@ -39,7 +39,7 @@ def check_tflite(path: Path) -> None:
 
 
 def lower(path: Path, request: ModelRequest) -> ImportedModel:
-    """Lower the model in a file.
+    """Import the model in a TFLite file for the compiler in use.
 
     Raises:
         ModelError: the file is incomplete, has operators that TVM does not support, or fixes its batch size.

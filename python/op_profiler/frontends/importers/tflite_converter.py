@@ -17,7 +17,7 @@ _MAY_BE_CONSTANT = ("BATCH_MATMUL", "ONE_HOT")
 
 
 class OptionsConverter(OperatorConverter):
-    """Difference to TVM's converter: all options are used."""
+    """Converts operators whose options TVM's converter ignores."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -42,7 +42,7 @@ class OptionsConverter(OperatorConverter):
         return options
 
     def convert_softmax(self, op: Any) -> Any:
-        """Multiply the input by beta."""
+        """Convert a softmax with its factor beta, by which the input is multiplied first."""
         beta = self._options(op, "SoftmaxOptions").Beta()
         if beta == 1:
             return super().convert_softmax(op)

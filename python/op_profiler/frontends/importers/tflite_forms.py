@@ -29,7 +29,7 @@ class FormsConverter(OperatorConverter):
         return relay.where(condition, one, other)
 
     def convert_where(self, op: Any) -> Any:
-        """Convert a condition alone to the positions where it is true."""
+        """Convert ``WHERE``: with a condition only, to the positions where it is true; otherwise to a selection."""
         given = self.get_input_tensors(op)
         if len(given) != 1:
             return self.convert_select(op)
@@ -45,7 +45,7 @@ class FormsConverter(OperatorConverter):
         return relay.squeeze(self.get_expr(self.get_input_tensors(op)[0].tensor_idx))
 
     def convert_squared_difference(self, op: Any) -> Any:
-        """Convert to a product, because LLVM has no power of integers."""
+        """Convert a squared difference to a product, because LLVM has no power of integers."""
         one, other = self.get_input_tensors(op)
         if one.qnn_params:
             return super().convert_squared_difference(op)
@@ -53,7 +53,7 @@ class FormsConverter(OperatorConverter):
         return difference * difference
 
     def convert_reverse_v2(self, op: Any) -> Any:
-        """Reverse along each given axis."""
+        """Convert a reversal along each of the given axes."""
         data, axes = self.get_input_tensors(op)
         made = self.get_tensor_expr(data)
         for axis in self.get_tensor_value(axes).reshape(-1):
@@ -61,8 +61,8 @@ class FormsConverter(OperatorConverter):
         return made
 
     def convert_range(self, op: Any) -> Any:
-        """Convert a range with floating-point steps: TVM computes its length by an integer division, which crashes for
-        0.5."""
+        """Convert a range; reject floating-point steps, because TVM computes the length by an integer division, which
+        crashes for steps of 0.5."""
         steps = self.get_input_tensors(op)[2]
         if self.get_tensor_type_str(steps.tensor.Type()).startswith("float"):
             raise tvm.error.OpNotImplemented("a range of floats has a length that is only known at run time")

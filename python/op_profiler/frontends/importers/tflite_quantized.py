@@ -33,7 +33,7 @@ class QuantizedConverter(OperatorConverter):
         return found
 
     def get_tensor_type_str(self, tensor_type: int) -> Any:
-        """Return the dtype in which TVM computes an operator."""
+        """Return the dtype of a type of tensors; ``float32`` while an operator is converted in floats."""
         return "float32" if self._as_floats else super().get_tensor_type_str(tensor_type)
 
     def _over_floats(self, convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -133,7 +133,7 @@ class QuantizedConverter(OperatorConverter):
         return relay.reshape(made, [*(int(size) for size in inputs[0].tensor.ShapeAsNumpy())][:-1] + [units])
 
     def convert_space_to_batch_nd(self, op: Any) -> Any:
-        """Pad quantized numbers with their zero point; TVM pads with zeros."""
+        """Convert a space-to-batch; quantized numbers are padded with their zero point, where TVM pads with zeros."""
         data, block, pads = self.get_input_tensors(op)
         if not data.qnn_params:
             return super().convert_space_to_batch_nd(op)

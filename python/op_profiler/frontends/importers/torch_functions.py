@@ -17,13 +17,14 @@ _ENTRY = re.compile(r"^(.*)\[(\d+)\]$")
 
 
 def called(name: str) -> tuple[Any, Any]:
-    """Return a torch module and its example inputs; None without example inputs.
+    """Return the torch module that a name stands for, and its example inputs; None if the name gives no inputs.
 
     Args:
-        name: ``package.module:function``, or ``package.module:name[position]`` of a list.
+        name: ``package.module:function``, or ``package.module:name[position]`` for an element of a list.
 
     Raises:
-        ModelError: the name cannot be imported or called, or is something else.
+        ModelError: the name cannot be imported or called, the list has no such position, or the result is neither a
+            torch module nor a pair of a module and its inputs.
     """
     entry = _ENTRY.match(name)
     if entry is not None:
@@ -43,8 +44,8 @@ def called(name: str) -> tuple[Any, Any]:
 
 @functools.lru_cache(maxsize=1)
 def listed(name: str) -> list[Any]:
-    """Return a list in a module, or one that a function returns: of modules, of pairs with inputs, or of functions that
-    return these.
+    """Return the list that a name stands for, or that the named function returns. Its elements are torch modules, pairs
+    of a module and its inputs, or functions that return one of these.
 
     Raises:
         ModelError: the name cannot be imported or called, or is not a list.

@@ -113,7 +113,8 @@ def _called(script: Any) -> list[tuple[str, Location]]:
 
 
 def exported_locations(model: Any) -> Callable[[Any], Location]:
-    """Return a function that returns the location of a ``torch.fx.Node`` in what torch.export makes of a model."""
+    """Return a function that returns the location of a ``torch.fx.Node`` of the program that torch.export creates from
+    a model."""
     import torch
 
     program = unwrapped(model)
@@ -139,7 +140,7 @@ def _node_of(frames: Sequence[tuple[str, str]], by_line: Mapping[int, Any]) -> A
 
 
 def _location_of(node: Any, model: Any) -> Location:
-    """Return the location of a ``torch.fx.Node``; None has none.
+    """Return the location of a ``torch.fx.Node``; an empty location if the node is None or has no module.
 
     Args:
         model: the exported program that contains the node, or the module that was exported.
@@ -148,7 +149,7 @@ def _location_of(node: Any, model: Any) -> Location:
 
     stack = node.meta.get("nn_module_stack") if node is not None else None
     if not stack:
-        return Location()  # of what decomposing an operator put in
+        return Location()  # the decomposition of an operator inserted it
     layer = _module_of(str(list(stack.values())[-1][0])) or _name_of(model)
     name = str(node.name) if isinstance(model, torch.fx.GraphModule) else ""
     return Location(layer, name, _users_line(_exported_frames(node)))

@@ -43,8 +43,8 @@ def _moved(rank: int, sources: Sequence[int], places: Sequence[int]) -> list[int
 
 
 def _joined(axis: int, rank: int) -> Any:
-    """Return a converter of aten::hstack(tensors) and similar operators; tensors of fewer dimensions get new ones in
-    front, except for the third.
+    """Return a converter of aten::hstack(tensors) and similar operators. Tensors with fewer dimensions get new ones:
+    the first two in front, a third one at the end.
 
     Args:
         axis: axis to concatenate along; -1 for the second, or the first if there is only one.

@@ -114,7 +114,7 @@ def _is_from_the_front(traced: Any, index: Any) -> bool:
 
 
 def known_tensor(traced: Any, value: Any) -> Any:
-    """Return the tensor of a value that is a constant or a buffer of the module."""
+    """Return the tensor of a value that is a constant or a buffer of the module; None for other values."""
     path: list[str] = []
     while value.node().kind() in ("aten::lift_fresh_copy", "aten::to", "aten::detach", "aten::clone"):
         value = value.node().inputsAt(0)

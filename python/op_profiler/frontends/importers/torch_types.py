@@ -36,7 +36,7 @@ def _is_rounded(node: Any) -> bool:
 
 
 def _is_of(value: Any, *kinds: str) -> bool:
-    """Return whether a tensor's numbers are of a kind, as far as the trace shows."""
+    """Return whether the dtype of a tensor begins with one of these names, as far as the trace shows it."""
     dtype = value.type().dtype() if value.type().kind() == "TensorType" else None
     return str(dtype).removeprefix("torch.").startswith(kinds)
 

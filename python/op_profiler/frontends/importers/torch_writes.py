@@ -37,7 +37,7 @@ _ADVICE = "cannot be imported, because it writes in place; use a clone, or the o
 
 
 def say_without_writing(graph: Any) -> None:
-    """Replace the in-place operators of a graph; the graph itself is changed.
+    """Replace the in-place operators of a graph by operators that return new tensors; change the graph in place.
 
     Raises:
         NotImplementedError: a tensor is written to through a view that cannot be followed.
@@ -218,7 +218,8 @@ class _Writes:
         return self._after(again, unpack.kind(), [again.output()], unpack)
 
     def _take_again(self, kind: str, value: Any, now: dict[str, Any], last: Any) -> Any:
-        """Return the new value of a view of a changed tensor, and of the views that it is a view of."""
+        """Create a view of a changed tensor again, after the views that it is a view of; add their new values to `now`
+        and return the last new node."""
         if value.debugName() in now:
             return last
         _, view, base, at = self.views[value.debugName()]
@@ -336,7 +337,7 @@ def _as_slice(graph: Any, narrow: Any) -> list[Any] | None:
 
 
 def _inverse(graph: Any, permute: Any) -> Any:
-    """Return the order of axes that undoes a permutation."""
+    """Return the order of axes that undoes a permutation; None if the permutation is not constant."""
     order = [value.toIValue() for value in permute.inputsAt(1).node().inputs()]
     if None in order:
         return None

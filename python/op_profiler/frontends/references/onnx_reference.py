@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class OnnxReference(FrameworkReference):
-    """An ONNX model in a file.
+    """The reference of an imported ONNX model: the model's file, run by onnxruntime or by onnx.
 
     Args:
         path: path of the file.

@@ -31,8 +31,8 @@ class ReferenceRun:
 
     Attributes:
         form: form of the file.
-        model: the file.
-        data: folder with external weights, if there are any.
+        model: path of the file.
+        data: folder with external weights; empty for TFLite.
         inputs: names, in the order of the model.
         batches: number of batches of inputs.
         nodes: whether the values of all nodes are outputs.
@@ -48,7 +48,7 @@ class ReferenceRun:
 
 @dataclasses.dataclass(frozen=True)
 class Ran:
-    """Result of a run.
+    """Result of running a model in its own framework.
 
     Attributes:
         framework: name and version of the framework that ran the model.
@@ -62,7 +62,7 @@ class Ran:
 
 
 def run(what: ReferenceRun, batches: Sequence[Mapping[str, np.ndarray]]) -> Ran:
-    """Run a model.
+    """Run a model in its own framework, in a separate process, and return its outputs.
 
     Raises:
         NoReference: the framework is not installed, or does not run the model.
@@ -198,7 +198,7 @@ def _arrays(values: Sequence[Any]) -> list[Any]:
     """Return plain arrays of numbers; a sequence is split into its elements.
 
     Raises:
-        NoReference: a value is something else.
+        NoReference: a value is neither a number, nor a Boolean, nor a sequence of these.
     """
     import numpy as np
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class TfliteReference(FrameworkReference):
-    """A TFLite model in a file.
+    """The reference of an imported TFLite model: the model's file, run by LiteRT.
 
     Args:
         path: path of the file.

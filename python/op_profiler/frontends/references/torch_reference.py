@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class TorchReference(FrameworkReference):
-    """A module whose outputs are one tensor or a flat tuple of tensors.
+    """The reference of an imported torch module, whose outputs are one tensor or a flat tuple of tensors.
 
     Args:
         load: returns the module, called with one tensor per input.
@@ -128,7 +128,7 @@ def _opened(model: Any, values: Callable[..., tuple[list[str], list[Any]]]) -> A
 
 
 def _of_modules(model: Any, inner: Any) -> Any:
-    """Return a function of the outputs of the innermost modules, in the order of their calls.
+    """Return a module whose outputs are the outputs of the innermost modules, in the order of their calls.
 
     Args:
         model: model that is called with the inputs.
@@ -157,7 +157,7 @@ def _of_modules(model: Any, inner: Any) -> Any:
 
 
 def _of_nodes(program: Any) -> Any:
-    """Return a function of the values of an exported program's nodes, in order."""
+    """Return a module whose outputs are the values of an exported program's nodes, in execution order."""
 
     class _Nodes(torch.fx.Interpreter):
         def __init__(self) -> None:

@@ -67,7 +67,7 @@ def package_of(name: str) -> str:
 
 
 def load(request: ModelRequest) -> ImportedModel:
-    """Return a model by name."""
+    """Build the requested model with random weights and import it."""
     from op_profiler.frontends.importers import torch as torch_importer
 
     torch = torch_importer.load_torch()

@@ -30,7 +30,7 @@ class Input(NamedTuple):
 
 
 def build(name: str, *, folder: bool) -> tuple[Any, tuple[str, ...]]:
-    """Return the model, and notes on its weights.
+    """Create a model; return it and notes on its weights.
 
     Args:
         name: model type, ``t5-encoder``, ``t5-decoder``, or a checkpoint folder.
@@ -100,7 +100,7 @@ def shortened(sequence: int, model: Any) -> int:
 
 
 def _input_shapes(model: Any, batch: int, sequence: int) -> dict[str, tuple[tuple[int, ...], int]]:
-    """Return the shape of each argument and, for token ids, the size of the vocabulary."""
+    """Return the shape of each argument, and the size of the vocabulary for token ids, 0 for other arguments."""
     config, main = model.config, model.main_input_name
     text = config.get_text_config()
     tokens = (batch, sequence), _words(text)
@@ -130,13 +130,14 @@ def _input_shapes(model: Any, batch: int, sequence: int) -> dict[str, tuple[tupl
 
 
 def _words(config: Any) -> int:
-    """Return the size of the vocabulary; for canine, which takes any character, the number of hash buckets."""
+    """Return the size of the vocabulary; for canine, which accepts any character, the number of hash buckets; 0 if the
+    configuration has neither."""
     found = (getattr(config, name, None) for name in ("vocab_size", "num_hash_buckets"))
     return int(next((size for size in found if size), 0))
 
 
 def _wave(config: Any, batch: int) -> tuple[int, ...]:
-    """Return the shape of raw sound; for a model whose input of that name is a spectrogram, that shape."""
+    """Return the shape of ``input_values``: of raw sound, or of a spectrogram if the model expects one."""
     if hasattr(config, "frequency_stride"):
         return batch, config.max_length, config.num_mel_bins
     if any(hasattr(config, name) for name in _CODECS):

@@ -16,7 +16,8 @@ _WEIGHT = re.compile(r"_(weight|bias|gamma|beta|moving_mean|moving_var)$")
 
 
 def with_layers_of_weights(module: IRModule, weights: Collection[str]) -> IRModule:
-    """Return a module whose calls have the layers after which their weights are named; calls without weights have none.
+    """Return a module in which each call has the layer that the names of its weights contain; calls without weights
+    have no layer.
 
     Args:
         weights: names of the variables of ``main`` that are weights.

@@ -70,7 +70,7 @@ class Convolution:
         return (self.batch, *lengths, channels) if self.channels_last else (self.batch, channels, *lengths)
 
     def call(self, relay: ModuleType, data: Node, weight: Node, **attrs: Any) -> Node:
-        """Return the Relay call.
+        """Return the Relay call that convolves `data` with `weight`.
 
         Args:
             attrs: further attributes, such as ``out_dtype``.
@@ -93,12 +93,12 @@ class Convolution:
         )
 
     def expression(self, scope: Scope) -> Node:
-        """Return the Relay expression of an input and a weight."""
+        """Return the Relay expression of the convolution of a new input with a new weight."""
         data, weight = scope.input(*self.data_shape), scope.weight(*self.weight_shape)
         return self.call(scope.relay, data, weight, out_dtype=scope.out_dtype)
 
     def work(self) -> tuple[float, float]:
-        """Return the work, as `Point.work`."""
+        """See `Point.work`."""
         data, weight, out = (math.prod(shape) for shape in (self.data_shape, self.weight_shape, self.out_shape))
         # each weight is used once at each place of the output, or of the input that is spread
         places = self.batch * math.prod(self.sizes if self.transposed else self.out_sizes)

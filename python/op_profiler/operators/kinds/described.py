@@ -34,7 +34,7 @@ def described(point: Point, lanes: int = LARGEST_BLOCK) -> Operator:
         lanes: number of 32-bit values in a vector register: 16 with AVX-512, 8 with AVX2.
 
     Raises:
-        UsageError: its kind, or its epilogue, becomes several operators or is not described here.
+        UsageError: the kind of the point, or its epilogue, becomes several operators or is not supported here.
     """
     if not point.described:
         raise UsageError(

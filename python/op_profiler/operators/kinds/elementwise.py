@@ -46,7 +46,7 @@ class Elementwise(Point):
         return getattr(relay, self.op)(x, y)
 
     def work(self) -> tuple[float, float]:
-        """Return one operation per element; every operand and the result move once."""
+        """See `Point.work`: one operation per element; every operand and the result move once."""
         elements = float(math.prod(self.shape))
         return elements, (3 if self.op in BINARY else 2) * elements
 
@@ -74,7 +74,7 @@ class Int8Elementwise(Point):
         return requantized(scope, relay.add(relay.cast(left, "int32"), relay.cast(right, "int32")))
 
     def work(self) -> tuple[float, float]:
-        """Return four operations per element; every operand and the result move once."""
+        """See `Point.work`: four operations per element; every operand and the result move once."""
         elements = float(math.prod(self.shape))
         return 4 * elements, (3 if self.op == "add" else 2) * elements
 
@@ -111,7 +111,7 @@ class Broadcast(Point):
         return relay.nn.relu(x) if self.op.endswith("relu") else x
 
     def work(self) -> tuple[float, float]:
-        """Return two operations per element; tensors as large as `shape` move once, smaller ones are not counted."""
+        """See `Point.work`: two operations per element; tensors of this shape move once, smaller ones do not count."""
         tensors = {"table": 3, "scaled_table": 3, "sum": 4, "sum_relu": 4}.get(self.op, 2)
         return 2.0 * math.prod(self.shape), float(tensors * math.prod(self.shape))
 
@@ -142,7 +142,7 @@ class Gates(Point):
         return relay.add(relay.multiply(relay.subtract(scope.constant(1.0), kept), new), relay.multiply(kept, before))
 
     def work(self) -> tuple[float, float]:
-        """Return twelve operations and ten moved values per element of the hidden state, for either cell."""
+        """See `Point.work`: twelve operations and ten moved values per element of the hidden state, for either cell."""
         elements = float(self.batch * self.hidden)
         return 12 * elements, 10 * elements
 

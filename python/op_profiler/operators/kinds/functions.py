@@ -92,7 +92,7 @@ class AppliedFunction(Point):
         return softplus if self.op == "softplus" else relay.multiply(x, relay.tanh(softplus))
 
     def work(self) -> tuple[float, float]:
-        """Return one operation for each element, and the elements that are read and written."""
+        """See `Point.work`: one operation per element; every tensor of this shape moves once."""
         elements = float(math.prod(self.shape))
         operands = 3.0 if self.second == "tensor" else 4.0 if self.op == "where" else 2.0
         return elements, operands * elements

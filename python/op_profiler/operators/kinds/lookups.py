@@ -54,7 +54,7 @@ class Resize(Point):
         )
 
     def work(self) -> tuple[float, float]:
-        """Return ten operations for each element that is read for a result, and the elements moved."""
+        """See `Point.work`: ten operations per element that is read for a result; input and output move once."""
         images = float(self.batch * self.channels)
         results = images * self.result**self.axes
         taps: float = _TAPS[self.method] ** self.axes
@@ -87,7 +87,8 @@ class Gather(Point):
         return tuple(self.count if at == self.axis else size for at, size in enumerate(self.shape))
 
     def work(self) -> tuple[float, float]:
-        """Return zero operations, and the elements that are read and written."""
+        """See `Point.work`: zero operations; results are read and written, and with `each`, int64 positions count
+        twice."""
         results = float(math.prod(self._result))
         return 0.0, results * (4.0 if self.each else 2.0)
 

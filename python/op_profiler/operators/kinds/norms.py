@@ -32,7 +32,7 @@ class Softmax(Point):
         return scope.relay.nn.softmax(scope.input(self.outer, self.rows, self.columns), axis=-1)
 
     def work(self) -> tuple[float, float]:
-        """Return five operations per element; input and output move once."""
+        """See `Point.work`: five operations per element; input and output move once."""
         elements = float(self.outer * self.rows * self.columns)
         return 5 * elements, 2 * elements
 
@@ -51,7 +51,7 @@ class LayerNorm(Point):
         return scope.relay.nn.layer_norm(x, scope.weight(self.columns), scope.weight(self.columns), epsilon=1e-5)
 
     def work(self) -> tuple[float, float]:
-        """Return eight operations and four moved values per element."""
+        """See `Point.work`: eight operations and four moved values per element."""
         elements = float(self.rows * self.columns)
         return 8 * elements, 4 * elements
 
@@ -82,7 +82,7 @@ class ImageNorm(Point):
         return relay.transpose(relay.nn.layer_norm(x, scale, shift, epsilon=1e-6), (0, 3, 1, 2))
 
     def work(self) -> tuple[float, float]:
-        """Return eight operations and four moved values per element."""
+        """See `Point.work`: eight operations and four moved values per element."""
         elements = float(self.channels * self.size**2)
         return 8 * elements, 4 * elements
 
@@ -103,7 +103,8 @@ class LocalResponseNorm(Point):
         return scope.relay.nn.lrn(x, size=self.window, axis=1, bias=1.0, alpha=1e-4, beta=0.75)
 
     def work(self) -> tuple[float, float]:
-        """Return one operation per value of the window and twenty for the power; four moved values per element."""
+        """See `Point.work`: per element, one operation per value of the window, twenty for the power, four moved
+        values."""
         elements = float(self.channels * self.size**2)
         return elements * (self.window + 20), 4 * elements  # the power takes as long as twenty operations
 
@@ -121,7 +122,7 @@ class Mean(Point):
         return scope.relay.mean(scope.input(1, self.rows, self.columns), axis=-1, keepdims=True)
 
     def work(self) -> tuple[float, float]:
-        """Return one operation and one moved value per element of the input."""
+        """See `Point.work`: one operation and one moved value per element of the input."""
         return float(self.rows * self.columns), float(self.rows * self.columns)
 
 
@@ -139,7 +140,7 @@ class Reduction(Point):
         return getattr(scope.relay, self.op)(scope.input(*self.shape), axis=list(self.axes), keepdims=True)
 
     def work(self) -> tuple[float, float]:
-        """Return one operation and one moved value per element of the input."""
+        """See `Point.work`: one operation and one moved value per element of the input."""
         elements = float(math.prod(self.shape))
         return elements, elements
 

@@ -49,7 +49,7 @@ class LongConv1d(Point):
         return epilogue(scope, conv.expression(scope), conv.out_shape, self.epilogue)
 
     def work(self) -> tuple[float, float]:
-        """Return the work of the convolution; the epilogue adds none."""
+        """See `Point.work`: the work of the convolution; the epilogue adds none."""
         return self.convolution.work()
 
 

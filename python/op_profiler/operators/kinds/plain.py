@@ -22,7 +22,7 @@ _TYPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
         lambda value: isinstance(value, list | tuple) and all(type(size) is int and size >= 1 for size in value),
     ),
 }
-"""By the type of a field: what is allowed, and whether a value is."""
+"""By the type of a field: a description of the allowed values, and a function that checks a value."""
 
 
 def point_of(values: Mapping[str, Any]) -> Point:
@@ -57,7 +57,7 @@ def point_of(values: Mapping[str, Any]) -> Point:
 
 
 def _allowed(kind: type[Point], field: dataclasses.Field[Any], value: object) -> str | None:
-    """Return what is allowed for a field if the value is not; else None."""
+    """Return a description of the allowed values of a field if this value is not allowed; otherwise None."""
     choices = kind.choices.get(field.name)
     if choices is not None:
         return None if isinstance(value, str) and value in choices else f"one of {', '.join(choices)}"

@@ -20,7 +20,7 @@ EPILOGUES = ("none", "bias", "bias_relu", "bias_relu6", "bias_swish", "bias_gelu
 
 
 class Scope:
-    """The variables of the expressions that are being created.
+    """Creates variables and constants for Relay expressions, and collects the variables.
 
     Attributes:
         relay: ``tvm.relay``, or a replacement that describes the result of its functions (`described.py`).
@@ -40,12 +40,20 @@ class Scope:
         self.out_dtype = "" if dtype == "float32" else dtype
 
     def input(self, *shape: int, dtype: str = "") -> Variable:
-        """Add and return a variable for an activation of this shape."""
+        """Create a variable for an activation of this shape, append it to `inputs` and return it.
+
+        Args:
+            dtype: dtype of the variable; empty for the scope's `dtype`.
+        """
         self.inputs.append(self.relay.var(f"x{len(self.inputs)}", shape=shape, dtype=dtype or self.dtype))
         return self.inputs[-1]
 
     def weight(self, *shape: int, dtype: str = "") -> Variable:
-        """Add and return a variable for a weight of this shape."""
+        """Create a variable for a weight of this shape, append it to `weights` and return it.
+
+        Args:
+            dtype: dtype of the variable; empty for the scope's `dtype`.
+        """
         self.weights.append(self.relay.var(f"w{len(self.weights)}", shape=shape, dtype=dtype or self.dtype))
         return self.weights[-1]
 
@@ -53,7 +61,7 @@ class Scope:
         """Return a scope that adds variables of another dtype to those of this scope.
 
         Args:
-            out_dtype: `out_dtype` of the new scope; None: it follows from `dtype`.
+            out_dtype: `out_dtype` of the new scope; None if it follows from `dtype`.
         """
         found = Scope(self.relay, dtype, self.lanes)
         found.inputs, found.weights = self.inputs, self.weights
@@ -65,7 +73,7 @@ class Scope:
         return largest_divisor(channels, self.lanes)
 
     def constant(self, value: float) -> Node:
-        """Return a scalar of `dtype` that the expression itself contains."""
+        """Return a constant scalar of the scope's `dtype`."""
         return self.relay.const(value, self.dtype)
 
 
@@ -77,7 +85,7 @@ class Point(abc.ABC):
         kind: name of the subclass.
         precision: precision of the networks that have such operators; all operators of a batch have the same.
         choices: for each field whose value is a name, the allowed names.
-        described: whether `described.described` returns the operator that it becomes.
+        described: whether `described.described` can return the operator of the point, without a compiler.
     """
 
     kind: ClassVar[str]
@@ -132,7 +140,7 @@ class InFloat16(Point):
 
 
 def epilogue(scope: Scope, x: Node, shape: tuple[int, ...], name: str, *, channels_last: bool = False) -> Node:
-    """Return the ops that follow a heavy op and are fused into it.
+    """Apply the ops that follow a heavy op and are fused into it to `x`, and return the result.
 
     Args:
         shape: shape of `x`; its second axis has the channels, to which a bias belongs.
@@ -146,7 +154,7 @@ def epilogue(scope: Scope, x: Node, shape: tuple[int, ...], name: str, *, channe
     if channels_last:
         bias = scope.weight(*[1] * (len(shape) - 1), shape[-1])  # as constants have it once they are folded
     else:
-        first = () if spatial > 1 else (1,)  # of what is no image, folded constants keep the batch's axis
+        first = () if spatial > 1 else (1,)  # folded constants keep the batch axis, except for images
         bias = scope.weight(*first, shape[1], *[1] * spatial)
     x = relay.add(x, bias)
     activation = name.partition("_")[2]

@@ -38,7 +38,7 @@ class Dense(Point):
         return epilogue(scope, x, (self.rows, self.out_features), self.epilogue)
 
     def work(self) -> tuple[float, float]:
-        """Return one multiply-add per row, input feature and output feature; each matrix moves once."""
+        """See `Point.work`: one multiply-add per row, input feature and output feature; each matrix moves once."""
         m, k, n = self.rows, self.in_features, self.out_features
         return 2.0 * m * k * n, float(m * k + k * n + m * n)
 
@@ -66,7 +66,7 @@ class BatchMatmul(Point):
         return nn.batch_matmul(left, right, out_dtype=scope.out_dtype, transpose_a=False, transpose_b=self.transposed)
 
     def work(self) -> tuple[float, float]:
-        """Return one multiply-add per row, column and inner index of each product; each matrix moves once."""
+        """See `Point.work`: one multiply-add per row, column and inner index of a product; each matrix moves once."""
         m, k, n = self.rows, self.inner, self.columns
         return 2.0 * self.batch * m * k * n, float(self.batch * (m * k + k * n + m * n))
 
@@ -95,7 +95,7 @@ class DenseOfActivations(Point):
         return relay.nn.dense(scope.input(self.rows, self.in_features), weight, out_dtype=scope.out_dtype)
 
     def work(self) -> tuple[float, float]:
-        """Return the operations of `Dense`; the weight moves three times, because it is packed at run time."""
+        """See `Point.work`: the operations of `Dense`; the weight, which is packed at run time, moves three times."""
         m, k, n = self.rows, self.in_features, self.out_features
         return 2.0 * m * k * n, float(m * k + 3 * k * n + m * n)
 
@@ -116,8 +116,8 @@ class GatedDense(Point):
         return scope.relay.nn.dense(x, scope.weight(self.out_features, self.in_features), out_dtype=scope.out_dtype)
 
     def work(self) -> tuple[float, float]:
-        """Return the operations of `Dense` with one row; the weight moves three times, because it is packed at run
-        time."""
+        """See `Point.work`: the operations of `Dense` with one row; the weight, which is packed at run time, moves
+        three times."""
         k, n = self.in_features, self.out_features
         return 2.0 * k * n, float(k + 3 * k * n + n)
 
@@ -156,7 +156,8 @@ class AttentionEinsum(Point):
         return relay.transpose(relay.reshape(x, (self.windows, tokens, self.heads, self.width)), (0, 2, 1, 3))
 
     def work(self) -> tuple[float, float]:
-        """Return one multiply-add per window, head, row, key and element of the width; scores and tokens move once."""
+        """See `Point.work`: one multiply-add per window, head, row, key and element of the width; scores and tokens
+        move once."""
         products = float(self.windows * self.heads * self.rows * self.keys)
         tokens = self.windows * self.heads * self.width * (self.rows + self.keys)
         return 2.0 * products * self.width, products + tokens
@@ -181,7 +182,7 @@ class Repacking(Point):
         return scope.relay.layout_transform(x, src_layout="NC", dst_layout=f"NC{self.block}n")
 
     def work(self) -> tuple[float, float]:
-        """Return zero operations; input and output move once."""
+        """See `Point.work`: zero operations; input and output move once."""
         return 0.0, 2.0 * self.rows * self.columns
 
 
@@ -204,7 +205,7 @@ class Int8Dense(Point):
         return requantized(scope, relay.add(sums, scope.weight(1, self.out_features, dtype="int32")))
 
     def work(self) -> tuple[float, float]:
-        """Return one multiply-add per row, input feature and output feature; each matrix moves once."""
+        """See `Point.work`: one multiply-add per row, input feature and output feature; each matrix moves once."""
         m, k, n = self.rows, self.in_features, self.out_features
         return 2.0 * m * k * n, float(m * k + k * n + m * n)
 

@@ -30,7 +30,7 @@ class Transpose(Point):
         return scope.relay.transpose(scope.input(*self.shape), axes=self.axes)
 
     def work(self) -> tuple[float, float]:
-        """Return zero operations; input and output move once."""
+        """See `Point.work`: zero operations; input and output move once."""
         return 0.0, 2.0 * math.prod(self.shape)
 
 
@@ -47,7 +47,7 @@ class Concatenate(Point):
         return scope.relay.concatenate([scope.input(*self.shape) for _ in range(self.parts)], axis=1)
 
     def work(self) -> tuple[float, float]:
-        """Return zero operations; all inputs and the output move once."""
+        """See `Point.work`: zero operations; all inputs and the output move once."""
         return 0.0, 2.0 * self.parts * math.prod(self.shape)
 
 
@@ -66,7 +66,7 @@ class GrowingPast(Point):
         return scope.relay.concatenate([kept, new], axis=1)
 
     def work(self) -> tuple[float, float]:
-        """Return zero operations; both inputs and the output move once."""
+        """See `Point.work`: zero operations; both inputs and the output move once."""
         return 0.0, 2.0 * self.heads * (self.past + 1) * self.width
 
 
@@ -94,7 +94,7 @@ class Relayout(Point):
         return scope.relay.nn.relu(x) if self.relu else x
 
     def work(self) -> tuple[float, float]:
-        """Return zero operations; input and output move once."""
+        """See `Point.work`: zero operations; input and output move once."""
         return 0.0, 2.0 * self.channels * self.size**2
 
 
@@ -136,7 +136,7 @@ class Rearranged(Point):
         return x
 
     def work(self) -> tuple[float, float]:
-        """Return zero operations; input and output move once, and so does the tensor that is added."""
+        """See `Point.work`: zero operations; input and output move once, and so does the tensor that is added."""
         return 0.0, (3.0 if self.added else 2.0) * math.prod(self.shape)
 
 
@@ -155,7 +155,7 @@ class JoinedSlices(Point):
         return relay.concatenate(slices, axis=1)
 
     def work(self) -> tuple[float, float]:
-        """Return zero operations; the kept channels are read and written once."""
+        """See `Point.work`: zero operations; the kept channels are read and written once."""
         return 0.0, 2.0 * sum(self.kept) * math.prod(self.shape) / self.shape[1]
 
 
@@ -165,7 +165,7 @@ class LayerScale(Point):
     image.
 
     Attributes:
-        blocked: whether that image has its channels in blocks.
+        blocked: whether the other image has its channels in blocks.
     """
 
     kind = "layer_scale"
@@ -185,7 +185,7 @@ class LayerScale(Point):
         return relay.add(relay.layout_transform(image, "NCHW", f"NCHW{block}c"), other)
 
     def work(self) -> tuple[float, float]:
-        """Return two operations per element; both inputs and the output move once."""
+        """See `Point.work`: two operations per element; both inputs and the output move once."""
         elements = float(self.channels * self.size**2)
         return 2 * elements, 3 * elements
 
@@ -228,7 +228,7 @@ class TurnedPositions(Point):
         return relay.reshape(x, (self.heads, self.rows, self.width))
 
     def work(self) -> tuple[float, float]:
-        """Return four operations and three moved values per element."""
+        """See `Point.work`: four operations and three moved values per element."""
         elements = float(self.heads * self.rows * self.width)
         return 4 * elements, 3 * elements
 

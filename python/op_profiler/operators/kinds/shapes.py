@@ -37,7 +37,7 @@ _EDGE = re.compile(r"^([\w.]+)\((.*)\)$")
 
 
 class Unfit(ValueError):
-    """Raised for an operator that a table's columns cannot describe; the message is the same for all of a kind."""
+    """Raised for an operator that a table's columns cannot describe; the message is the reason."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class Conv:
 
     Attributes:
         padding: rows and columns of zeros at the top, left, bottom, right.
-        activation: ``clip`` is from 0 to 6.
+        activation: activation after the bias; empty without an activation. ``clip`` limits values to 0 to 6.
         residual: whether a tensor of the output's shape is added.
         dtypes: of data (and output), weight, bias.
         extra: arguments of the table that Relay does not have; part of the identity.
@@ -70,7 +70,7 @@ class Conv:
 
     @property
     def convolution(self) -> Convolution:
-        """The convolution with its sizes."""
+        """The sizes of the convolution, without the ops that are fused after it."""
         return Convolution(
             batch=self.batch,
             in_channels=self.in_channels,
@@ -85,7 +85,7 @@ class Conv:
 
     @property
     def depthwise(self) -> bool:
-        """Whether there is one filter per channel."""
+        """Whether the convolution is depthwise: one filter per channel."""
         return self.groups > 1 and self.groups == self.in_channels == self.out_channels
 
     @property
@@ -95,7 +95,7 @@ class Conv:
         return self.convolution.out_sizes == wanted
 
     def expression(self, scope: Scope) -> Node:
-        """Return the Relay expression.
+        """Return the Relay expression of the convolution and of the ops that are fused after it.
 
         Raises:
             ValueError: the sizes do not fit together.
@@ -116,7 +116,7 @@ class Conv:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DenseLayer:
-    """A product with a weight of shape (out_features, in_features); see `Conv`."""
+    """A product with a weight of shape (out_features, in_features); the other fields are as in `Conv`."""
 
     batch: int
     in_features: int
@@ -127,7 +127,7 @@ class DenseLayer:
     extra: tuple[str, ...] = ()
 
     def expression(self, scope: Scope) -> Node:
-        """Return the Relay expression; raises ValueError as `Conv.expression`."""
+        """Return the Relay expression of the layer; raises ValueError if a size is below 1."""
         if min(self.batch, self.in_features, self.out_features) < 1:
             raise ValueError("batch and features start at 1")
         data = scope.input(self.batch, self.in_features, dtype=self.dtypes[0])
@@ -151,7 +151,7 @@ class Plain:
     extra: tuple[str, ...] = ()
 
     def expression(self, scope: Scope) -> Node:
-        """Return the Relay expression; raises ValueError as `Conv.expression`."""
+        """Return the Relay expression of the op; raises ValueError if the sizes do not fit together."""
         first, attrs = self.inputs[0], dict(self.attrs)
         if min(first.shape, default=0) < 1:
             raise ValueError("sizes start at 1")
@@ -169,7 +169,7 @@ Shape = Conv | DenseLayer | Plain
 
 
 def _extra(shape: Shape) -> dict[str, list[str]]:
-    """Return the attributes of the first op that Relay does not have."""
+    """Return the table's arguments that Relay does not have, as an attribute of the first op."""
     return {"op_args": list(shape.extra)} if shape.extra else {}
 
 
@@ -202,7 +202,7 @@ def precision_of(dtype: str) -> Precision:
 
 
 def dtype_of(shape: Shape) -> str:
-    """Return the dtype of the data."""
+    """Return the dtype of an operator's data."""
     return shape.inputs[0].dtype if isinstance(shape, Plain) else shape.dtypes[0]
 
 
@@ -217,7 +217,7 @@ def operator_of(shape: Shape) -> Operator:
 
 
 def shape_of(operator: Operator) -> Shape:
-    """Return sizes in N, C, H, W and OC, IC/groups, K, K, whatever layout the compiler chose.
+    """Return the sizes of an operator as in the layouts NCHW and OIHW, whatever layouts the compiler chose.
 
     Raises:
         Unfit: no table can express the operator.

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 _USUAL_SIZES = (7, 8, 13, 14, 16, 17, 27, 28, 32, 35, 55, 56, 64, 71, 73, 96, 112, 128, 147, 149, 224)
 _SEQUENCES = (16, 32, 64, 128, 197, 256, 384, 512)
 LARGEST_BLOCK = 16
-"""Limit for channels in the innermost dimension, which TVM blocks for 512-bit vectors by the largest divisor up to it.
-"""
+"""Largest number of channels in the innermost dimension. For 512-bit vectors, the size of TVM's blocks is the largest
+divisor of the channels up to this number."""
 
 
 @functools.cache
 def largest_divisor(number: int, limit: int) -> int:
-    """Return the largest divisor up to a limit; 1 for a limit below it."""
+    """Return the largest divisor of a number up to a limit; 1 for a limit below 1."""
     return max(divisor for divisor in range(1, min(number, max(limit, 1)) + 1) if number % divisor == 0)
 
 
@@ -105,13 +105,13 @@ def activation_shape(rng: random.Random) -> tuple[int, ...]:
 
 
 def near_power_of_two(rng: random.Random, low: int, high: int) -> int:
-    """Draw a power of two within limits that are powers of two, or one less or more than it."""
+    """Draw a power of two from `low` to `high`, or a number that is one less or one more."""
     exponents = range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)
     return max(2 ** rng.choice(exponents) + rng.choices((-1, 0, 1), (0.2, 0.6, 0.2))[0], 1)
 
 
 def odd_rows(rng: random.Random) -> int:
-    """Draw 1 to 511 rows, a number that no vector and no tile divides."""
+    """Draw an odd number of rows from 1 to 511, so that vectors do not divide it."""
     return log_uniform(rng, 1, 510) | 1
 
 

@@ -41,7 +41,7 @@ class SingleCalls:
         self._event_us = launch_cost(Spin(kernels), events).event_us if kernels is not None else 0.0
 
     def us(self, launch: Callable[[], bool], cache: Cache) -> float:
-        """Return the microseconds of the GPU; NaN if the launch fails, or if nothing is left after subtracting the
-        events."""
+        """Return the time of one call on the GPU in microseconds; NaN if the launch fails, or if nothing is left after
+        the time of the events is subtracted."""
         us = alone_us(self._held, self._flush, launch, cache) - self._event_us
         return us if us > 0 else float("nan")

@@ -42,10 +42,10 @@ def count_kernels(program: Sequence[str]) -> list[Kernel]:
         program: a command, which can import this package.
 
     Returns:
-        In the order of the launches.
+        Values of each kernel, in the order of the launches.
 
     Raises:
-        MeasureError: there is no ncu, the driver forbids it, or the program failed.
+        MeasureError: ncu is not on PATH, the driver forbids profiling, or the program failed.
     """
     ncu = shutil.which("ncu")
     if ncu is None:
@@ -84,7 +84,7 @@ def read_kernels(output: str) -> list[Kernel]:
 
 
 def shares_of(kernels: Sequence[Kernel]) -> Counts:
-    """Return means over kernels, weighted by their times."""
+    """Return the mean of each metric over kernels, weighted by their times, and why a metric is missing."""
     if not kernels:
         return Counts({}, dict.fromkeys(GPU_SHARE_NAMES, "it launches no kernel"))
     weights = [kernel.get(_TIME, 0.0) for kernel in kernels]
@@ -99,7 +99,7 @@ def shares_of(kernels: Sequence[Kernel]) -> Counts:
 
 
 def _problem(output: str) -> str:
-    """Return the first error that ncu prints; empty if there is none."""
+    """Return the first error that ncu prints; empty if ncu prints no error."""
     if _NO_PERMISSION in output:
         return (
             f"the driver forbids it ({_NO_PERMISSION}): its option NVreg_RestrictProfilingToAdminUsers=0, or the "

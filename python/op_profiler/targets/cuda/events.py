@@ -24,7 +24,7 @@ class Runtime:
         """Call ``cuda<name>``.
 
         Raises:
-            MeasureError: it fails.
+            MeasureError: the call fails; the message contains `what`.
         """
         code = getattr(self.library, f"cuda{name}")(*arguments)
         if code:

@@ -44,7 +44,7 @@ class LaunchedGraph(Protocol):
 
     @property
     def whole(self) -> Runs:
-        """Launch the whole model."""
+        """The call that launches the whole model."""
 
     def repeat_kernel(self, index: int, calls: int) -> bool:
         """Launch one kernel `calls` times; return False if a launch failed."""
@@ -108,7 +108,7 @@ class GpuKernels:
         return self._timed(self.graph.whole.run)
 
     def _timed(self, launch: Callable[[], bool]) -> float:
-        """Return the microseconds of the GPU from before a launch; NaN if it failed."""
+        """Return the microseconds between an event before and an event after a launch; NaN if the launch failed."""
         self.events.record(0)
         ran = launch()
         self.events.record(1)
@@ -187,7 +187,7 @@ class GpuKernels:
         for number in range(int(np.clip(_GAP_US / max(kernels_us.sum(), 1.0), *_GAP_READINGS))):
             self.run_model()
             launches.append(self.graph.walk("model", wanted))  # of the host's clock: it waits for no kernel
-            if number % 2:  # what comes before a time of the whole in a round
+            if number % 2:  # as before a timed run of the model in a round
                 self._timed(self.graph.whole.run)
             else:
                 self._in_model(wanted)
@@ -277,7 +277,7 @@ class Gpu:
         return GpuKernels(graph, self.runtime, Events(), self._flush, launches, self._spin)
 
     def running_seconds(self) -> None:
-        """Return None: only boards separate running from reaching the machine."""
+        """Return None: the running time is separated from the time to reach the machine only for boards."""
         return
 
     def steadiness_probe(self) -> None:

@@ -118,11 +118,11 @@ class CudaKind(TargetKind):
         return tvm_build.device_name() or "gpu"
 
     def lock(self) -> str:
-        """Return the UUID of the GPU."""
+        """Return the UUID of the GPU, which is the name of its lock."""
         return tvm_build.device_uuid()
 
     def plan_lanes(self) -> PlanLanes:
-        """Return lanes that are streams."""
+        """Return `StreamLanes`: plans run operators on the GPU's streams."""
         from op_profiler.targets.cuda.stream_lanes import StreamLanes
 
         return StreamLanes()

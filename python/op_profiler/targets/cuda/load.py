@@ -44,7 +44,7 @@ class GpuMeter:
         return ForeignLoad(share, disturbs or _no_core_is_left(load))
 
     def _other_processes(self) -> tuple[float | None, bool]:
-        """Return the share of the SMs' time that other processes used, and whether there are any; None if unknown."""
+        """Return the share of the SMs' time that other processes used (None if unknown), and whether others exist."""
         if self._library is None:
             return None, False
         try:

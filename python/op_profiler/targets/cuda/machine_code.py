@@ -101,8 +101,8 @@ def _places() -> Iterator[tuple[Path | None, Path]]:
 
 @functools.cache
 def nvrtc() -> Nvrtc | None:
-    """Return the first complete installation, otherwise one with the headers of half precision; None if there is
-    none."""
+    """Return the first complete installation of NVRTC, otherwise the first one with the headers of half precision; None
+    if NVRTC is not installed."""
     found = [(library, include) for library, include in _places() if library is not None and library.is_file()]
     for headers in (_HEADERS, _HEADERS[:1]):
         for library, include in found:

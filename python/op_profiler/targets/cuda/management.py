@@ -43,7 +43,7 @@ class Nvml(NoNvml):
             self._handle = None
 
     def ask(self, question: str, *arguments: Any) -> Any | None:
-        """Return the result of ``nvmlDeviceGet<question>``; None if there is none."""
+        """Return the result of ``nvmlDeviceGet<question>``; None if NVML is missing or rejects the call."""
         if self._handle is None:
             return None
         try:
@@ -52,7 +52,7 @@ class Nvml(NoNvml):
             return None
 
     def clock_mhz(self, which: str, *, maximum: bool = False) -> float | None:
-        """Return the clock of ``SM`` or ``MEM``."""
+        """Return the present or the maximum clock of ``SM`` or ``MEM`` in MHz; None if NVML does not report it."""
         if self._handle is None:
             return None
         clock = getattr(self._library, f"NVML_CLOCK_{which}")

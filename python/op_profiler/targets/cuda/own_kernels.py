@@ -54,7 +54,7 @@ class OwnKernels:
         compiler: generates the machine code.
 
     Raises:
-        MeasureError: it cannot be compiled or loaded.
+        MeasureError: the program cannot be compiled or loaded.
     """
 
     def __init__(self, architecture: str, compiler: machine_code.Nvrtc) -> None:
@@ -116,7 +116,7 @@ class Spin:
         return True
 
     def mean_us(self) -> float:
-        """Return the mean time of the launches since the last call, after waiting for them; NaN if there were none."""
+        """Wait for all launches; return the mean microseconds of those since the last call, NaN without launches."""
         launches, self._launches = self._launches, 0
         added_ns = self._added_ns()
         return added_ns / launches / 1e3 if launches else float("nan")

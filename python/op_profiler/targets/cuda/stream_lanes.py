@@ -64,7 +64,7 @@ class CudaGraph:
         """Record the launches in the block without running them.
 
         Raises:
-            MeasureError: something in the block cannot be recorded, an allocation for one.
+            MeasureError: a call in the block cannot be recorded, for example an allocation.
         """
         graph = ctypes.c_void_p()
         self._runtime.call("StreamBeginCapture", "begin to record a graph", self._stream, _RELAXED)
@@ -83,7 +83,7 @@ class CudaGraph:
         self._runtime.call("GraphLaunch", "launch a graph", self._executable, self._stream)
 
     def free(self) -> None:
-        """Free the graph; the last call."""
+        """Free the graph, which cannot be launched afterwards."""
         self._runtime.call("GraphExecDestroy", "free a graph", self._executable)
 
 

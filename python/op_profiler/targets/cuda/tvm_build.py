@@ -77,7 +77,7 @@ def _library(package: str, name: str) -> Path | None:
 
 @functools.cache
 def driver() -> Any | None:
-    """Return the driver's library; None if there is none."""
+    """Return the library of NVIDIA's driver; None if no driver is installed."""
     try:
         return ctypes.CDLL(_DRIVER, ctypes.RTLD_GLOBAL)
     except OSError:
@@ -94,7 +94,7 @@ def device_count() -> int:
 
 
 def device_name() -> str | None:
-    """Return the name of the first GPU; None if there is none."""
+    """Return the name of the first GPU; None if this process can use no GPU."""
     library, name = driver(), ctypes.create_string_buffer(128)
     if not device_count() or library is None or library.cuDeviceGetName(name, len(name), 0):
         return None
@@ -140,7 +140,7 @@ def missing_gpu(runtime: str = _LIBRARIES["cuda_runtime"]) -> list[str]:
     """Return what prevents running kernels on this machine's GPU.
 
     Args:
-        runtime: CUDA library that runs them, such as ``libcudart.so.13``; without a compiler, the oldest one that any
+        runtime: CUDA library that runs the kernels, such as ``libcudart.so.13``. Default: the oldest library that any
             compiler uses.
     """
     library, version, major = driver(), ctypes.c_int(), int(runtime.rpartition(".")[2])
@@ -181,7 +181,7 @@ def activate(stub_folder: Path) -> None:
         stub_folder: folder for the stand-in of a missing driver.
 
     Raises:
-        OpProfilerError: something is missing; the message names it.
+        OpProfilerError: a package or a library is missing; the message names it.
     """
     lacking = missing()
     folder = root()

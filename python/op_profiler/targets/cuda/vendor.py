@@ -32,15 +32,15 @@ def cuda_of_torch() -> str | None:
 
 
 class Cuda:
-    """torch on GPU 0 of those that this process can use. float32 is computed as such, because TVM's kernels do not use
-    TF32 either.
+    """torch on GPU 0 of those that this process can use. float32 is computed without TF32, because TVM's kernels do not
+    use TF32 either.
 
     Attributes:
         settings: settings of torch that decide which kernels it uses, stored with their times.
 
     Raises:
         MissingPackageError: torch is not installed.
-        MeasureError: it finds no GPU.
+        MeasureError: torch finds no GPU.
     """
 
     def __init__(self) -> None:
@@ -107,11 +107,11 @@ class BuiltByVendorOnGpu(BuiltByVendor):
         self._gpu.wait()
 
     def output(self) -> np.ndarray:
-        """The result of the last call, copied to the host."""
+        """Return the result of the last call, copied to the host."""
         return np.asarray(self.result.cpu().numpy())
 
     def timed(self, device: RuntimeDevice, calls: int, samples: int) -> tuple[float, ...]:
-        """Replay a CUDA graph of `calls` calls for each sample; microseconds per call."""
+        """Return samples in microseconds per call; each sample replays a CUDA graph of `calls` calls."""
         if calls not in self._graphs:
             self._graphs[calls] = self._gpu.captured(self.function, calls)
         return tuple(self._gpu.replayed_us(self._graphs[calls]) / calls for _ in range(samples))

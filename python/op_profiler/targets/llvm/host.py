@@ -49,7 +49,7 @@ class Host:
         return compiler_in_use().load(compiled, self.runtime, inputs, copies)
 
     def running_seconds(self) -> None:
-        """Return None: only boards separate running from reaching the machine."""
+        """Return None: the running time is separated from the time to reach the machine only for boards."""
         return
 
     def steadiness_probe(self) -> ReferenceKernels:

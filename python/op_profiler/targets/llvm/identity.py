@@ -118,7 +118,7 @@ def processor_name() -> str:
 
 @functools.cache
 def host_fingerprint() -> str:
-    """Return 16 hex digits of the processor, its cores and caches: equal on machines of one hardware model.
+    """Return a digest (16 hex digits) of the processor, its cores and caches: equal on machines of one hardware model.
 
     Neither host names nor serial numbers are included. Fast enough for a process that only looks up stored results.
     """

@@ -87,7 +87,7 @@ class LlvmKind(TargetKind):
         return PROCESSOR
 
     def plan_lanes(self) -> PlanLanes:
-        """Return lanes that are cores."""
+        """Return `CoreLanes`: plans run operators on the processor's cores."""
         from op_profiler.targets.llvm.core_lanes import CoreLanes
 
         return CoreLanes()

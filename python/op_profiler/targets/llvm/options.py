@@ -57,7 +57,7 @@ def check(target: Target) -> None:
     tvm = load_tvm()
     codegen = tvm.target.codegen
     if tvm.get_global_func("target.llvm_get_cpu_archlist", allow_missing=True) is None:
-        return  # a TVM that cannot tell
+        return  # this TVM cannot list processors
     triple = str(target.attrs.get("mtriple", ""))
     _check_triple(triple, [str(name) for name in codegen.llvm_get_targets()])
     _check_others(target, _family(triple or str(codegen.llvm_get_system_triple())))

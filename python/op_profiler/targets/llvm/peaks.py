@@ -65,7 +65,11 @@ class Peaks:
 
 
 def with_peaks(device: Device, peaks: Peaks | None = None) -> Device:
-    """Return the device with these peaks among its properties; None: with cached peaks, if there are any."""
+    """Return the device with peaks among its properties.
+
+    Args:
+        peaks: peaks to store and add; None: the stored ones. Without stored peaks, the device is not changed.
+    """
     file = _file(device)
     if peaks is not None:
         text = json.dumps(dataclasses.asdict(peaks))

@@ -31,7 +31,7 @@ _RUN_SECONDS = 300.0
 FLUSH = "cache_flush_cpu_non_first_arg"
 """Function that the board's runtime calls before a timed call; it does nothing on 32-bit boards."""
 COLD_MECHANISM = "clflush of all tensors but the first"
-_32_BITS = ("arm-", "armv")  # what triples begin with; that of 64 bits is aarch64 to all of our targets
+_32_BITS = ("arm-", "armv")  # prefixes of 32-bit triples; all 64-bit triples begin with aarch64
 _ANY_CORES = 1  # runtime.config_threadpool: the fastest cores first
 
 
@@ -102,7 +102,7 @@ class Board:
         return
 
     def energy_mj(self) -> float | None:
-        """Return the board's energy counter in millijoules, if it has one."""
+        """Return the board's energy counter in millijoules; None if the board has no counter."""
         if self._sensor is None or self.probe is None:
             return None
         with self.guard("reading its energy counter", ANSWER_SECONDS):
@@ -320,7 +320,7 @@ class BoardKernels:
         return
 
     def kernel_error(self, index: int) -> str | None:
-        """Call one kernel and return the last line of its error.
+        """Call one kernel and return the last line of its error; None if the kernel runs without an error.
 
         Raises:
             BoardLostError: the session ended.

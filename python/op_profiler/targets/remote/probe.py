@@ -35,8 +35,8 @@ _COMPILERS = {
 
 
 def cross_compiler(target: Target) -> str | None:
-    """Return a compiler on PATH that links for a target; None if there is none, so that the machine has to link
-    itself."""
+    """Return a compiler on PATH that links for a target; None if PATH has no such compiler, so that the remote machine
+    has to link."""
     triple = str(target.attrs.get("mtriple", "") or "x86_64")
     family = triple.split("-")[0]
     family = "arm" if family.startswith("armv") or family == "arm" else family
@@ -92,7 +92,7 @@ class Probe:
         return bytes(text.numpy()[:length]).decode(errors="replace").strip() if length > 0 else ""
 
     def energy_sensor(self) -> str | None:
-        """Return a counter of microjoules, by the names of the kernel's hwmon interface."""
+        """Return the path of the first energy counter (microjoules) of Linux's hwmon interface; None if none exists."""
         return next((path for path in _SENSORS if self.read(path).isdecimal()), None)
 
 
@@ -155,7 +155,7 @@ def _hash(*words: str) -> str:
 
 
 def _count(ranges: str) -> int | None:
-    """Return the number of cores in a list: ``0-1,4`` is three."""
+    """Return the number of cores in a list: ``0-1,4`` is three. None if the text is not such a list."""
     total = 0
     for part in filter(None, ranges.split(",")):
         first, _, last = part.partition("-")

@@ -158,7 +158,7 @@ def connect(place: Place, *, wait_seconds: float, address: str | None = None) ->
         address: address of the requested machine; other machines that the tracker offers are released.
 
     Raises:
-        BoardLostError: no machine became free, or the one that did does not answer.
+        BoardLostError: no machine became free, or the free machine does not answer.
     """
     rpc = load_tvm().rpc
     if not is_tracker(place.host, place.port):

@@ -153,7 +153,8 @@ class BoardRunner:
         return answer
 
     def _took_trial(self, slot: _Slot, candidate: Candidate, best_us: float) -> bool:
-        """Send a candidate to a board's process; a process that died while idle is replaced at the next check."""
+        """Send a candidate to a board's process; return False if the process has died while idle. The next check then
+        starts a new process."""
         limits = self.limits
         assert slot.process is not None
         try:
@@ -165,7 +166,7 @@ class BoardRunner:
         return True
 
     def _answered(self, busy: dict[int, tuple[int, float]]) -> list[int]:
-        """Return the boards that have answered, or from which no answer is expected any more."""
+        """Return the numbers of the boards that have answered, or from which no answer is expected any more."""
         connections = {self._connection(index): index for index in busy}
         end = min((end for _, end in busy.values()), default=time.monotonic())
         ready = wait(list(connections), max(min(end - time.monotonic(), _ASK_AGAIN_SECONDS), 0.0))
@@ -216,7 +217,7 @@ class BoardRunner:
         """Return a board that answers.
 
         Raises:
-            BoardLostError: none does, for two minutes.
+            BoardLostError: no board answers for two minutes.
         """
         end = time.monotonic() + _PATIENCE_SECONDS
         while True:
@@ -231,7 +232,7 @@ class BoardRunner:
             time.sleep(_ASK_AGAIN_SECONDS)
 
     def _start(self, slot: _Slot) -> None:
-        """Start a new process for a board; return None if the board does not answer."""
+        """Start a new process for a board; `slot.process` remains None if the board does not answer."""
         process = WorkerProcess(self._context, BoardWorker, dataclasses.replace(self._setup, address=slot.address))
         try:
             process.answer(_START_SECONDS)

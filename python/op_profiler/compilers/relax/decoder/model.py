@@ -19,7 +19,7 @@ ATTENTION = "vm.builtin.attention_kv_cache_attention_with_fused_qkv"
 """Takes the cache, the number of the layer, the scale of the scores and the tokens' heads; returns the attention
 outputs."""
 STEP = "step"
-"""Function of the module: ``main`` between the calls that the cache requires, after which the cache is unchanged."""
+"""Name of the function that calls ``main`` between the cache's begin and end calls, and then restores the cache."""
 _COPIES = 3  # of the weights at once
 _CACHES = 2  # of which each has keys and values (`library.load_step`)
 _DEVIATION = 0.02
@@ -28,7 +28,7 @@ _SMALL_NOTE = "it has the sizes of a small model; a folder with a config.json of
 
 
 def load_step(request: ModelRequest) -> ImportedModel:
-    """Return a step of a decoder.
+    """Return the requested step of a decoder as a Relax model with random weights.
 
     Raises:
         ModelError: the configuration is not of a decoder of llama's structure, or the model exceeds the memory.

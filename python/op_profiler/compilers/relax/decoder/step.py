@@ -56,7 +56,7 @@ class DecoderStep:
     """A step of a decoder: new tokens of each sequence, after those in the cache.
 
     Attributes:
-        past: number of tokens of each sequence in the cache; 0 is a prefill.
+        past: number of tokens of each sequence in the cache; 0 for a prefill of new sequences.
     """
 
     decoder: Decoder
@@ -81,10 +81,10 @@ class DecoderStep:
 
 
 def requested_step(request: ModelRequest) -> DecoderStep:
-    """Return the step of a request.
+    """Return the decoder step that a request names, with the sizes of its decoder.
 
     Raises:
-        ModelError: the configuration lacks a size, or has another structure.
+        ModelError: the configuration lacks a size, or is not of a decoder of llama's structure.
     """
     tokens, past = request.sequence_length or 1, request.past or 0
     return DecoderStep(read_decoder(request.name, past + tokens), request.batch_size, tokens, past)
@@ -94,10 +94,10 @@ def read_decoder(name: str, tokens: int = 1) -> Decoder:
     """Read sizes from the ``config.json`` of a folder; for the name of a type of models, return small sizes.
 
     Args:
-        tokens: tokens of a sequence at the end of the step.
+        tokens: number of tokens of a sequence at the end of the step.
 
     Raises:
-        ModelError: a size is missing or wrong, or the structure is another one.
+        ModelError: a size is missing or wrong, or the decoder does not have llama's structure.
     """
     file = Path(name) / "config.json"
     try:

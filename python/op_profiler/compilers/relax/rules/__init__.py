@@ -15,7 +15,7 @@ from op_profiler.schedules.factors import Factors
 from op_profiler.schedules.schedule import Schedule
 
 Rule = Callable[[Any, Vectors], "Factors | SchedulableFunction"]
-"""Schedules a function and returns the factors, or returns the function with its knobs."""
+"""Schedules a function and returns its schedule factors, or returns the unscheduled function with its knobs."""
 
 RULES: dict[str, Rule] = {
     "conv2d_NCHWc": convolution.blocked,
@@ -32,7 +32,7 @@ SUFFIX = ".relax"
 """Suffix of template names, after the name of the rule."""
 
 
-@functools.lru_cache(maxsize=1024)  # a build asks, and whoever reads the loops of its kernels
+@functools.lru_cache(maxsize=1024)  # called by a build, and again to read its kernels' loops
 def schedule_function(function: Any, vectors: Vectors) -> tuple[Any, Schedule]:
     """Return a TIR function under the first rule that fits, and its schedule; unchanged if none fits.
 

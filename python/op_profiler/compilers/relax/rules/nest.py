@@ -22,7 +22,7 @@ _OTHER_SIZES = (14, 16, 28, 32)
 
 @dataclasses.dataclass(frozen=True)
 class AnchoredFunction:
-    """A function whose anchor was found and whose loops are unchanged (a `Template`).
+    """A function whose anchor was found and whose loops are unchanged (a `SchedulableFunction`).
 
     Attributes:
         anchor, last: the block that sums, and the block that writes the final values.

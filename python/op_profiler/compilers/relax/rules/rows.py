@@ -47,7 +47,7 @@ _UNROLLED = ("none", "partial sums", "row")
 _MOST_UNROLLED = 64
 _MOST_SUMS, _USUAL_SUMS = 8, 4
 """Largest and default number of vectors of partial sums."""
-_STEPS = 16  # of each of them are worth another one
+_STEPS = 16  # fewest additions per partial sum that make another vector of partial sums worthwhile
 _ROWS_OF_A_PART = (1, 2, 4, 8, 16)
 
 
@@ -90,14 +90,14 @@ def _lanes(length: int, vectors: Vectors) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """A function that computes rows (a `Template`).
+    """A function that computes rows (a `SchedulableFunction`).
 
     Attributes:
-        common: leading axes, which count the rows.
-        counts: their extents; None if known only at run time.
+        common: number of leading axes; they count the rows.
+        counts: extent of each leading axis; None if known only at run time.
         lengths: number of values of each reduction; None if known only at run time.
         lanes: number of values in a vector register.
-        width: lanes of the rule; 1 if the rows cannot be vectorized.
+        width: default number of lanes of a vector; 1 if the rows cannot be vectorized.
     """
 
     schedule: Any

@@ -24,16 +24,16 @@ class SchedulableFunction(Protocol):
 
     @property
     def default(self) -> Knobs:
-        """Return the values that the rule chooses."""
+        """Return the knob values that the rule chooses by default."""
 
     def is_valid(self, knobs: Knobs) -> bool:
-        """Return whether these values are compatible, as far as it is known without scheduling."""
+        """Return whether these knob values are compatible, as far as it is known without scheduling."""
 
     def factors(self, knobs: Knobs) -> Factors:
-        """Return the schedule factors of the dataset for these values."""
+        """Return the schedule factors of the dataset for these knob values."""
 
     def apply(self, knobs: Knobs, vectors: Vectors) -> None:
-        """Schedule the function with these values.
+        """Schedule the function with these knob values.
 
         Raises:
             RuntimeError, ValueError, TypeError: the values are not compatible (`blocks.TVM_ERRORS`).

@@ -53,8 +53,8 @@ class AppliedRecords:
         return schedule.mod["main"], Schedule(record.template, record.knobs, "tuned", factors)
 
     def _factors(self, function: Any, record: Record, schedule: Any) -> Factors:
-        """What the knobs of our templates and of sketches do; nothing is known of other traces, nor of knobs of another
-        version."""
+        """Return the schedule factors of a record of op_profiler's templates or of a sketch; empty for other traces,
+        and for knobs of another version."""
         if record.template.startswith(PREFIX):
             return with_loops(factors_of_sketch(record.knobs), schedule)
         if not record.template.endswith(SUFFIX) or not record.knobs:

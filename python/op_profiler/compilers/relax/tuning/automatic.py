@@ -68,7 +68,7 @@ def sketches(module: Any, target: Target) -> list[str]:
 
 
 def factors_of_sketch(knobs: Mapping[str, Any]) -> Factors:
-    """Return the schedule factors of these values; the tile of an axis is its innermost part.
+    """Return the schedule factors of knob values; the tile of an axis is its innermost part.
 
     MetaSchedule decides by sizes which loops are parallel or vectorized; these factors are read from the loops
     (`with_loops`).
@@ -123,7 +123,7 @@ class SketchTask(FunctionTask):
         return dataclasses.replace(schedule, factors=with_loops(schedule.factors, made))
 
     def default(self) -> Schedule:
-        """Return the decisions with which the sketch was drawn."""
+        """Return the schedule with the decisions that MetaSchedule drew when it generated the sketch."""
         drawn = dict(self._sketch[1])
         knobs = {name: self._value(name, drawn[number]) for name, number in self._numbers.items()}
         return Schedule(self.spec.template, knobs, "trial", factors_of_sketch(knobs))
@@ -146,7 +146,7 @@ class SketchTask(FunctionTask):
             finished = all(step.apply(schedule) for step in _postprocessing())
         except TVM_ERRORS as error:
             raise InvalidPointError(last_line(error)) from error
-        if decided != wanted:  # TVM takes the place before where there is none
+        if decided != wanted:  # TVM uses the position before an impossible one
             raise InvalidPointError("a block cannot be computed there")
         if not finished:
             raise InvalidPointError("MetaSchedule refuses what it becomes")
@@ -159,7 +159,7 @@ def _context(module: Any, target: Target) -> Any:
     known = tvm.target.Target({**dict(target.export()), "num-cores": usable_cores()})
     generator = meta_schedule.space_generator.PostOrderApply(sch_rules=_KIND, postprocs=_KIND, mutator_probs=_KIND)
     intrinsics = "tvm.s_tir.tensor_intrin"
-    # which takes twenty seconds, for intrinsics that these rules do not use
+    # an empty module, because importing the intrinsics takes twenty seconds, and these rules do not use them
     with standing_in(intrinsics, ModuleType(intrinsics)):
         return meta_schedule.TuneContext(
             module, target=known, space_generator=generator, rand_state=_SEED, num_threads=1
@@ -241,7 +241,7 @@ class _Names:
         return f"{kind}_{axis}" if block in ("", *self._tiled[:1]) else f"{kind}_{block}_{axis}"
 
     def used_as(self, variable: str) -> list[str]:
-        """Return the keys of annotations whose value a variable is."""
+        """Return the keys of the annotations whose value is this variable."""
         return self._uses.get(variable, [])
 
 

@@ -28,8 +28,9 @@ class FunctionTask(Task):
     """The schedules of one TIR function, including the ops fused to its anchor.
 
     Args:
-        spec: its arguments begin with those of `op_profiler.compilers.relax.tuning.workload.arguments_of`, and the
-            positions of the weights among the function's arguments.
+        spec: spec whose arguments begin with the result of
+            `op_profiler.compilers.relax.tuning.workload.arguments_of`, followed by the positions of the weights among
+            the function's arguments.
     """
 
     def __init__(self, spec: TaskSpec, target: Target) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class KernelTask(FunctionTask):
-    """The schedules of a function's default rule.
+    """Search task of a function: its space is the knobs of the rule that schedules the function by default.
 
     Args:
         spec: result of `op_profiler.compilers.relax.tuning.tunables.spec_of`.
@@ -38,11 +38,12 @@ class KernelTask(FunctionTask):
         self.knobs = self._template.knobs
 
     def is_valid(self, point: int) -> bool:
-        """Check the knob values with the rule, without scheduling."""
+        """Return whether the rule accepts the knob values of a point, for example because the register tile fits;
+        nothing is scheduled."""
         return self._template.is_valid(self._values(point))
 
     def factors(self, knobs: Mapping[str, Any]) -> Factors:
-        """Describe the knob values with the rule."""
+        """Return the schedule factors of knob values, as the rule defines them."""
         return self._template.factors(knobs)
 
     def default(self) -> Schedule:

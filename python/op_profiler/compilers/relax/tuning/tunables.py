@@ -52,8 +52,8 @@ def _arguments(occurrence: Occurrence) -> tuple[object, ...]:
 def tunables(
     occurrences: Sequence[Occurrence], target: Target, keys: Collection[str] | None, space: str
 ) -> list[Tunable]:
-    """Return each kernel once. Kernels that differ only in a constant are separate, because MetaSchedule's records
-    distinguish them although their keys do not.
+    """Return each tunable kernel once. Kernels that differ only in a constant are separate, because MetaSchedule's
+    records distinguish them, although their workload keys are equal.
 
     Args:
         keys, space: as in `Compiler.tunables`.

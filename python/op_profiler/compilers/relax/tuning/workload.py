@@ -34,7 +34,7 @@ def module_of(arguments: tuple[Any, ...]) -> Any:
 
 
 def computation(function: Any) -> str:
-    """Return `computation_of` of a function."""
+    """Return the computation (`computation_of`) by which schedule records of a function are looked up."""
     load_tvm()
     import tvm_ffi
 

@@ -33,7 +33,7 @@ def static(inputs: Any) -> bool:
 
 
 def four_sides(padding: Any) -> tuple[int, ...]:
-    """Return the padding at the top, left, bottom and right, given these or (vertical, horizontal)."""
+    """Return the padding at the top, left, bottom and right, given these four or (vertical, horizontal)."""
     sides = tuple(int(side) for side in padding)
     return sides if len(sides) == 4 else (*sides, *sides)
 

@@ -299,7 +299,7 @@ def _alter(attrs: Any, inputs: Any, tinfos: Any, blocked: Any) -> Any:
 
 
 def _cost(autotvm: Any, arguments: Any, name: str) -> float | None:
-    """Return the seconds that the records in use give for a workload; None if they have none."""
+    """Return the time (seconds) of a workload in the records in use; None if no record is for this workload."""
     silent, autotvm.GLOBAL_SCOPE.silent = autotvm.GLOBAL_SCOPE.silent, True
     found = autotvm.task.DispatchContext.current.query(
         load_tvm().target.Target.current(), autotvm.task.args_to_workload(list(arguments), name)

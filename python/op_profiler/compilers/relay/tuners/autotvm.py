@@ -66,7 +66,7 @@ def of_autotvm(task: Task) -> AutoTvmTask:
 
 
 def genetic(task: Task, seed: int) -> Tuner:
-    """Search with AutoTVM's genetic algorithm over knob values, with a population of at most 50.
+    """Return a tuner with AutoTVM's genetic algorithm over knob values, with a population of at most 50.
 
     Raises:
         UsageError: the task is another compiler's.
@@ -77,7 +77,7 @@ def genetic(task: Task, seed: int) -> Tuner:
 
 
 def droplet(task: Task, seed: int) -> Tuner:
-    """Search with Droplet Search: descent along the knobs from the first point of the space; may end early.
+    """Return a tuner with Droplet Search: descent along the knobs from the first point of the space; may end early.
 
     Canesche et al., The Droplet Search Algorithm for Kernel Scheduling, ACM TACO 2024.
 

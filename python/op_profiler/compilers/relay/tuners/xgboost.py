@@ -26,17 +26,17 @@ _PLAN = 32
 
 
 def knob(task: Task, seed: int) -> Tuner:
-    """Search with a regression of the cost on knob values."""
+    """Return a tuner whose cost model predicts the cost from knob values."""
     return _tuner(task, "knob", "reg")
 
 
 def itervar(task: Task, seed: int) -> Tuner:
-    """Search with a regression of the cost on features of each loop, which need every point lowered."""
+    """Return a tuner whose cost model predicts the cost from features of each loop, which need every point lowered."""
     return _tuner(task, "itervar", "reg")
 
 
 def curve(task: Task, seed: int) -> Tuner:
-    """Search with a regression of the cost on sampled curves of reuse over the loops.
+    """Return a tuner whose cost model predicts the cost from sampled curves of reuse over the loops.
 
     The context relation features of Chen et al., Learning to Optimize Tensor Programs, NeurIPS 2018.
     """
@@ -44,7 +44,7 @@ def curve(task: Task, seed: int) -> Tuner:
 
 
 def rank(task: Task, seed: int) -> Tuner:
-    """Search with features of each loop and a pairwise rank objective."""
+    """Return a tuner whose cost model ranks points by features of each loop, with a pairwise objective."""
     return _tuner(task, "itervar", "rank-binary")  # xgboost 2 refuses graded relevance, which plain "rank" hands over
 
 
