@@ -16,10 +16,11 @@ from op_profiler import child_processes
 from op_profiler.building.agreement import OutputsDifferError, with_agreement
 from op_profiler.building.request import BuildRequest
 from op_profiler.building.requested_model import load_model
-from op_profiler.compilers.imported_model import NOT_ASKED, ImportedModel, NoReference
+from op_profiler.compilers.imported_model import NOT_ASKED, ImportedModel, InputSpec, NoReference
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.lowered_cache import original_model
 from op_profiler.frontends.references import other_process
+from op_profiler.frontends.references.tflite_reference import TfliteReference
 
 from ..command_line import op_profiler
 from ..installed import needs
@@ -225,6 +226,20 @@ def test_a_framework_that_does_not_run_the_model_is_told(torch: Any) -> None:
     agreement = with_agreement(request, model, {}, lambda **_: None, compared).agreement
     assert str(agreement) == "outputs not compared: torch does not run it on random inputs: index out of range"
     assert not compared, "no other model counts as compared by it"
+
+
+@pytest.mark.parametrize(
+    ("imported", "names"),
+    [(("x_input", "other"), {"x_input": "x", "other": "y"}), (("y",), {"y": "y"}), (("other",), None)],
+)
+def test_inputs_that_the_importer_renamed_or_dropped(imported: tuple[str, ...], names: dict[str, str] | None) -> None:
+    reference = TfliteReference(Path("net.tflite"), [InputSpec("x", (1,)), InputSpec("y", (1,))], lambda _: None)  # type: ignore[arg-type, return-value]
+    asked = [InputSpec(name, (1,)) for name in imported]
+    if names is None:
+        with pytest.raises(NoReference, match="its input other has no counterpart among x, y"):
+            reference.names_of(asked)
+    else:
+        assert reference.names_of(asked) == names
 
 
 def test_a_process_that_dies_is_told(folder: Path) -> None:

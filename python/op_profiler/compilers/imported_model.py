@@ -71,12 +71,17 @@ class FrameworkReference(abc.ABC):
 
         Args:
             inputs: inputs of the imported model.
+
+        Raises:
+            NoReference: an input has no counterpart in the framework's model.
         """
         theirs = [spec.name for spec in self.inputs]
         names = {}
         for place, spec in enumerate(inputs):
             known = [name for name in (spec.name, spec.name.removesuffix("_input")) if name in theirs]
-            names[spec.name] = known[0] if known or len(theirs) != len(inputs) else theirs[place]
+            if not known and len(theirs) != len(inputs):
+                raise NoReference(f"its input {spec.name} has no counterpart among {', '.join(theirs) or 'no inputs'}")
+            names[spec.name] = known[0] if known else theirs[place]
         return names
 
     @abc.abstractmethod

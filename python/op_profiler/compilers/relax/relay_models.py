@@ -144,15 +144,15 @@ def _write_outputs(folder: Path, request: ModelRequest, batches: int) -> dict[st
     reference = model.reference
     if reference is None:
         return {"error": "no other framework has this model"}
-    names = reference.names_of(model.inputs)
     rng = np.random.default_rng(0)
     given = []
-    for number in range(batches):
-        with np.load(folder / f"in{number}.npz", allow_pickle=False) as arrays:
-            found = {names[name]: arrays[name] for name in arrays.files}
-        # an input that the importer dropped does not change the outputs
-        given.append({s.name: found[s.name] if s.name in found else s.random(rng) for s in reference.inputs})
     try:
+        names = reference.names_of(model.inputs)
+        for number in range(batches):
+            with np.load(folder / f"in{number}.npz", allow_pickle=False) as arrays:
+                found = {names[name]: arrays[name] for name in arrays.files}
+            # an input that the importer dropped does not change the outputs
+            given.append({s.name: found[s.name] if s.name in found else s.random(rng) for s in reference.inputs})
         outputs = reference.outputs(given)
     except NoReference as error:
         return {"error": str(error)}
