@@ -36,9 +36,10 @@ _COVERAGE = 0.9
 _STEPS = 10  # steps of the weights from 0 to 1
 _SMALLEST = 0.01  # added to values of an axis, since the ratio of a depthwise convolution may be 0
 _FEWEST = 20  # least number of entries for weights and calibration
-_SHAPE = {"max_depth": 12, "eta": 0.12, "min_child_weight": 3}
+_LEAFWISE = {"grow_policy": "lossguide", "max_depth": 0, "max_leaves": 1500}
+_SHAPE = {**_LEAFWISE, "max_bin": 64, "eta": 0.15, "min_child_weight": 2}
 _NEIGHBOURS = {"max_depth": 8, "eta": 0.1, "colsample_bytree": 0.5, "min_child_weight": 4}
-_ROUNDS, _NEIGHBOUR_ROUNDS = 160, 250
+_ROUNDS, _NEIGHBOUR_ROUNDS = 120, 250
 
 
 _COUNTS = range(2, 162, 2)  # GPUs have an even number of multiprocessors
@@ -324,7 +325,7 @@ def _disagreement(estimates: np.ndarray) -> np.ndarray:
 def _boost(features: np.ndarray, targets: np.ndarray, settings: dict[str, Any], rounds: int, seed: int) -> Any:
     xgboost = load_xgboost()
 
-    chosen = {**settings, "subsample": 0.7, "tree_method": "hist", "max_bin": 128, "seed": seed}
+    chosen = {"subsample": 0.7, "tree_method": "hist", "max_bin": 128, **settings, "seed": seed}
     rounds = int(np.clip(len(targets) // 20, 100, rounds))  # few entries need fewer rounds
     return xgboost.train(chosen, xgboost.DMatrix(features, targets), rounds)
 
