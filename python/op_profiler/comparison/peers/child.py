@@ -221,16 +221,16 @@ def busy_threads(run: Callable[[], None]) -> int:
     Args:
         run: called repeatedly for half a second, at least three times.
     """
-    before = _seconds_of_threads()
+    before = _nanoseconds_of_threads()
     started, runs = time.perf_counter(), 0
     while runs < _LEAST_RUNS or time.perf_counter() - started < _WATCHED_SECONDS:
         run()
         runs += 1
-    worked = [seconds - before.get(thread, 0) for thread, seconds in _seconds_of_threads().items()]
-    return sum(seconds > _BUSY_SHARE * max(worked) for seconds in worked)
+    worked = [ran_ns - before.get(thread, 0) for thread, ran_ns in _nanoseconds_of_threads().items()]
+    return sum(ran_ns > _BUSY_SHARE * max(worked) for ran_ns in worked)
 
 
-def _seconds_of_threads() -> dict[str, int]:
+def _nanoseconds_of_threads() -> dict[str, int]:
     """Return the nanoseconds that each thread of this process ran, by its number."""
     found = {}
     for task in Path("/proc/self/task").iterdir():

@@ -87,7 +87,7 @@ def _read(folder: Path, seed: int) -> Reading:
 
 def _splits(task: KernelProblem, operator: str, test: Kernels, published: float) -> Iterator[Split]:
     on = np.array([processor.name for processor in test.processors])[test.processor]
-    error = Published(published, "MAPE on its three unseen GPUs together")
+    error = Published(published, "MAPE", "its three unseen GPUs together")
     for short, name in _UNSEEN.items():
         if (on == name).any():
             yield task.split(f"{operator}, {short}", test.where(on == name), f"{short} was never measured", error)

@@ -25,8 +25,7 @@ class Published:
 
     Attributes:
         percent: the error in per cent, or the rank correlation, which is at most 1.
-        measure: ``MAPE`` or ``median`` (of the absolute error), or ``Spearman`` (the rank correlation); may end with a
-            description of the data.
+        measure: ``MAPE`` or ``median`` (of the absolute error), or ``Spearman`` (the rank correlation).
         of: description of the split of the published error; empty if it is the split that the error is shown for.
     """
 
