@@ -225,3 +225,12 @@ def test_ci_runs_the_commands_of_the_first_screen_on_the_base_installation() -> 
     base, _, tests = script.partition("source ./env_var.sh test")
     assert [command for command in (*commands, "op-profiler corun") if f"\n    {command} " not in base] == []
     assert tests == " && python -m pytest\n", "the README's test command is the last line"
+
+
+def test_standard_output_may_be_a_stream_of_python() -> None:
+    """As in a notebook, whose output is no file."""
+    text = "import contextlib, io; out = io.StringIO()\nwith contextlib.redirect_stdout(out):\n"
+    ends = "    try: main()\n    except SystemExit as end: code = end.code\nprint(code, 'squeezenet' in out.getvalue())"
+    program = f"from op_profiler.cli import main; {text}{ends}"
+    done, _ = run([sys.executable, "-c", program], "models")
+    assert done.stdout == "0 True\n", done.stderr

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from op_profiler.analysis.explain.request import ExplainRequest
 from op_profiler.api.from_python import from_python, model_request, silent
 from op_profiler.collection.check_request import CheckRequest
+from op_profiler.collection.checking import check as run
 from op_profiler.collection.request import CollectRequest, TuneRequest
 from op_profiler.collection.sampling.calibrate import calibrate as run_calibration
 from op_profiler.collection.sampling.request import (
@@ -20,6 +21,7 @@ from op_profiler.collection.sampling.request import (
 from op_profiler.collection.sampling.run import measure_batches
 from op_profiler.collection.supervisor import Collection
 from op_profiler.comparison.peers.explain_child import explain_in_child
+from op_profiler.comparison.peers.measuring import compare_with_peers
 from op_profiler.comparison.peers.request import PeersRequest
 from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
@@ -260,8 +262,6 @@ def compare_peers(
     Raises:
         OpProfilerError: a runtime is not installed, or the model cannot be built or measured.
     """
-    from op_profiler.comparison.peers.measuring import compare_with_peers
-
     asked = model_request(request.build.model, model, inputs)
     return compare_with_peers(
         dataclasses.replace(request, build=dataclasses.replace(request.build, model=asked)), silent
@@ -297,8 +297,6 @@ def check(
     Raises:
         OpProfilerError: the model cannot be lowered or measured, or no predictor of this processor answers.
     """
-    from op_profiler.collection.checking import check as run
-
     asked = dataclasses.replace(
         request.predicted, model=model_request(request.predicted.model, model, inputs), threads=(threads,)
     )

@@ -110,6 +110,6 @@ def output_failure() -> OSError | None:
     """Return why standard output could not be written; None if it was, or if its reader went away (``| head``)."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    raw = getattr(sys.stdout.buffer, "raw", None)
+    raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)  # a notebook's output has no buffer
     failure = raw.failure if isinstance(raw, _Descriptor) else None
     return None if failure is None or failure.errno in _NO_READER else failure

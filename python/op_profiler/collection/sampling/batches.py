@@ -8,6 +8,8 @@ import random
 import re
 from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
+
 from op_profiler.compilers.compiled_model import Occurrence
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.interrupts import interrupts_wait
@@ -54,8 +56,6 @@ def operators_of_points(
 
 @interrupts_wait()
 def _lowered(points: Sequence[Point], target: Target) -> list[Occurrence]:
-    import numpy as np
-
     tvm, compiler = load_tvm(), compiler_in_use()
     fuse, on_processor = compiler.operators_of_module, target.kind.name == "llvm"
     scope = Scope(tvm.relay, lanes=compiler.vector_lanes(target) if on_processor else LARGEST_BLOCK)
