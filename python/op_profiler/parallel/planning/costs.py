@@ -50,7 +50,7 @@ class Costs:
         return found
 
     def best_threads(self, node: int, most: int) -> int:
-        """Return a node's turnaround point: the thread count up to `most` with the least latency, or the least of them."""
+        """Return a node's turnaround point: the smallest thread count up to `most` that has the least latency."""
         return min(self.counts(most), key=lambda count: (self.latency_us[count][node], count))
 
 

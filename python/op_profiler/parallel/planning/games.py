@@ -106,7 +106,7 @@ def play(load_us: np.ndarray) -> GameOutcome:
 
 
 def costs_of(load_us: np.ndarray) -> list[np.ndarray]:
-    """Return the cost of each player as a function of all players' choices, an array of shape (resources,) * players."""
+    """Return for each player an array of its costs by the choices of all players, shape (resources,) * players."""
     players, resources = load_us.shape
     tables = [np.empty((resources,) * players) for _ in range(players)]
     for choices in itertools.product(range(resources), repeat=players):
