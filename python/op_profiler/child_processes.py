@@ -124,7 +124,7 @@ class Child:
 
 
 class KeptChild(Child):
-    """A process that carries out one task after the other, so that its imports are made once.
+    """A process that carries out one task after the other, so that modules are imported only once.
 
     Args:
         module: module whose `main` calls `serve`.

@@ -190,7 +190,7 @@ def with_options(
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    """Return the signature with the types of the parameters; types imported for type checkers only stay texts."""
+    """Return the signature with the types of its parameters; types imported only for type checkers remain strings."""
     signature, names = inspect.signature(function), inspect.unwrap(function).__globals__
     found = []
     for one in signature.parameters.values():

@@ -203,7 +203,7 @@ def flat_table(name: str) -> FlatTable:
     """Return the flat table with this name in `TABLES`.
 
     Raises:
-        UnknownNameError: there is no such table.
+        UnknownNameError: there is no table with this name.
     """
     if name not in TABLES:
         raise UnknownNameError("table", name, TABLES)
