@@ -1,4 +1,4 @@
-"""The C compiler of this machine."""
+"""Finds and runs the C compiler of this machine."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ _FLAGS = ("-O2", "-shared", "-fPIC", "-pthread")
 
 
 def compiler(needed_for: str = "running a plan") -> list[str]:
-    """Return the command of a C compiler and its flags for a shared library: ``CC``, which may contain arguments
-    (``ccache gcc``), otherwise the first compiler that is installed.
+    """Return the command of a C compiler with its flags for a shared library.
+
+    The command is ``CC``, which may contain arguments (``ccache gcc``), otherwise the first compiler that is installed.
 
     Raises:
-        MeasureError: there is none.
+        MeasureError: no C compiler is installed, or ``CC`` is not a command.
     """
     asked = os.environ.get("CC", "").strip()
     try:
@@ -36,7 +37,7 @@ def check_cpp_compiler(needed_for: str) -> None:
     """Check that torch finds a C++ compiler: ``CXX``, otherwise g++.
 
     Raises:
-        MeasureError: there is none.
+        MeasureError: the C++ compiler is not installed.
     """
     command = os.environ.get("CXX", "").split() or ["g++"]
     if shutil.which(command[0]) is None:
@@ -49,7 +50,7 @@ def make_library(
     """Create a shared library from C sources or object files; TVM calls this function to export kernels.
 
     Raises:
-        MeasureError: there is no C compiler, or it fails.
+        MeasureError: no C compiler is installed, or it fails.
     """
     command = compiler(needed_for)
     done = subprocess.run([*command, "-o", path, *files, *options], capture_output=True, text=True, check=False)

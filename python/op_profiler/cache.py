@@ -22,7 +22,7 @@ from op_profiler.errors import OpProfilerError, UsageError
 from op_profiler.files import atomic_folder
 
 ABOUT = "about.json"
-"""Written last into the folder of an entry: an object whose ``title`` describes the entry."""
+"""Name of the file that is written last into the folder of an entry: a JSON object with the ``title`` of the entry."""
 KINDS = {
     "built": "built models",
     "relay": "lowered models",
@@ -43,22 +43,24 @@ KINDS = {
 }
 """Folders in the cache folder, with a description of their contents."""
 _DEPTHS = {"built": 2, "relay": 2}
-"""Depth of the entries below the folder of a kind, if it is not one."""
+"""Depth of the entries below the folder of a kind, for kinds whose depth is not 1."""
 LIMITED = ("built", "relay")
 """Kinds with a common size limit; the other kinds stay small, or cannot be created again without the network."""
 MODELS = (*LIMITED, "networks")
-"""Built and lowered models, which are created again when they are needed."""
+"""Kinds of built and lowered models, which are created again when they are needed."""
 _LIMIT_VARIABLE = "OP_PROFILER_CACHE_GIB"
 _DEFAULT_LIMIT_GIB = 8.0
 _ABANDONED_SECONDS = 24 * 3600.0
 
 
 def cache_folder() -> Path:
-    """Return the cache folder: ``OP_PROFILER_CACHE``, ``op_profiler`` in the user's cache folder, or a temporary
-    folder.
+    """Return the path of the cache folder.
+
+    It is ``OP_PROFILER_CACHE``; otherwise ``op_profiler`` in the user's cache folder; or a temporary folder, if that
+    folder cannot be written.
 
     Raises:
-        OpProfilerError: the user's cache folder cannot be written, and the temporary one belongs to another user.
+        OpProfilerError: the user's cache folder cannot be written, and others can write to the temporary folder.
     """
     given = os.environ.get("OP_PROFILER_CACHE")
     if given:
@@ -74,14 +76,14 @@ def data_folder() -> Path:
 
 
 def ensure_home() -> None:
-    """Set ``HOME`` for this process and its children if the user has none, as an unknown user in a container."""
+    """Set ``HOME`` for this process and its children if the user has no home folder (unknown user in a container)."""
     if os.path.expanduser("~") == "~":
         os.environ["HOME"] = str(_temporary_folder())
 
 
 @functools.cache
 def _writable(folder: Path) -> Path:
-    """Return the folder, or a temporary one if it cannot be made or written."""
+    """Return the folder, or a temporary folder if it cannot be created or written."""
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
         if os.access(folder, os.W_OK):
@@ -137,7 +139,7 @@ def limit_bytes() -> int:
 
 
 def entries(kinds: Iterable[str] = tuple(KINDS)) -> list[CacheEntry]:
-    """Return the entries by kind, the least recently used first, including incomplete ones (`keep`)."""
+    """Return the entries of these kinds, ordered by kind, least recently used first; includes incomplete entries."""
     found = [_entry(kind, path) for kind in kinds for path in _below(cache_folder() / kind, _DEPTHS.get(kind, 1))]
     order = list(KINDS)
     return sorted((e for e in found if e is not None), key=lambda e: (order.index(e.kind), e.used))
@@ -179,7 +181,7 @@ def _title(about: Path) -> str:
 
 @functools.cache
 def code_digest(*parts: str) -> str:
-    """Return the SHA-256 of folders of this package; results that other code generated are not used again."""
+    """Return the SHA-256 of the Python files in folders of this package, to detect results of other code."""
     digest = hashlib.sha256()
     for path in sorted(path for part in parts for path in (Path(__file__).parent / part).glob("**/*.py")):
         digest.update(path.read_bytes())
@@ -210,7 +212,7 @@ def touch(folder: Path) -> None:
 
 
 def trim() -> None:
-    """Remove the least recently used entries until the rest fits the limit, and incomplete entries."""
+    """Remove the least recently used entries until the others fit the limit, and abandoned incomplete entries."""
     everything = sorted(entries(LIMITED), key=lambda entry: entry.used)
     whole = [entry for entry in everything if not entry.half]
     for entry in everything:

@@ -1,4 +1,4 @@
-"""Child processes of this package: their import path, their task and their events."""
+"""Starts child processes of this package, sends them tasks, and receives their events."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ _Task = TypeVar("_Task")
 
 
 def python_path() -> str:
-    """Return a ``PYTHONPATH`` with which child processes import this very package, from an installation or a source
-    tree."""
+    """Return a ``PYTHONPATH`` with which child processes import the same copy of this package as this process."""
     ours = str(Path(op_profiler.__file__).resolve().parent.parent)
     others = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     return os.pathsep.join(dict.fromkeys([ours, *others]))
@@ -52,8 +51,9 @@ def end_with_parent(by: signal.Signals = signal.SIGKILL) -> None:
 
 
 def public_command() -> str:
-    """Return the command that this process works for, to be shown to processes that wait for it. Every user may read
-    it, so addresses have no passwords.
+    """Return the command that this process works for, without passwords, because every user may read it.
+
+    It is shown to processes that wait for this process.
     """
     words = map(without_password, sys.argv[1:])
     return os.environ.get(_COMMAND) or f"process {os.getpid()} ({shlex.join([Path(sys.argv[0]).name, *words])})"
@@ -73,9 +73,9 @@ class Child:
 
     Args:
         module: module whose `main` calls `carry_out`.
-        task: of a type that msgspec encodes.
-        log: gets the output of the process and its libraries; None discards the output, except errors.
-        path: its ``PYTHONPATH``; by default `python_path`.
+        task: task of a type that msgspec can encode.
+        log: file for the output of the process and its libraries; None discards the output, except errors.
+        path: ``PYTHONPATH`` of the process; None for `python_path`.
 
     Attributes:
         process: the process, with its exit code.
@@ -124,7 +124,7 @@ class Child:
 
 
 class KeptChild(Child):
-    """A process that carries out one task after the other, so that its imports are made once.
+    """A process that carries out one task after the other, so that modules are imported only once.
 
     Args:
         module: module whose `main` calls `serve`.
@@ -135,11 +135,12 @@ class KeptChild(Child):
         self._begin(module, log)
 
     def ask(self, task: object) -> dict[str, Any] | None:
-        """Carry out a task in the process and return its result; after an error with ``error`` and ``code``, None after
-        a crash.
+        """Carry out a task in the process, and return its result.
+
+        After an error, the result contains ``error`` and ``code``; after a crash of the process, it is None.
 
         Args:
-            task: of a type that msgspec encodes.
+            task: task of a type that msgspec can encode.
         """
         assert self.process.stdin is not None
         try:
@@ -157,7 +158,7 @@ class KeptChild(Child):
 
 
 def serve(of: type[_Task], work: Callable[[_Task], Mapping[str, object]]) -> int:
-    """Carry out the tasks of a `KeptChild` until there are no more. Each has one event: its result, or its error.
+    """Carry out the tasks of a `KeptChild` until its input ends; answer each task with its result or its error.
 
     Args:
         of: type of the tasks.
@@ -181,7 +182,7 @@ def serve(of: type[_Task], work: Callable[[_Task], Mapping[str, object]]) -> int
 
 
 def failure_of(event: Mapping[str, Any]) -> OpProfilerError:
-    """Return the error of an event with ``error`` and ``code``."""
+    """Return the exception for an event that contains ``error`` and ``code``."""
     if event["code"] == EXIT_MODEL:
         return ModelError(event["error"])
     error = OpProfilerError(event["error"])

@@ -27,7 +27,7 @@ def processor_quota() -> float | None:
 
 
 def memory_limit() -> int | None:
-    """Return how many bytes this process and the others of its groups may take; None without a limit."""
+    """Return the memory limit of the control groups of this process, in bytes; None without a limit."""
     limits = []
     for group in _groups("memory"):
         for name in ("memory.max", "memory.limit_in_bytes"):

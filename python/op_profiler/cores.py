@@ -16,7 +16,7 @@ _SYSFS = Path("/sys")
 
 @functools.cache
 def available_cores() -> tuple[int, ...]:
-    """Return the cores that this process may use, as of the first call, since pools bind their threads later."""
+    """Return the cores that this process may use, as of the first call: thread pools may bind this thread later."""
     if hasattr(os, "sched_getaffinity"):
         return tuple(sorted(os.sched_getaffinity(0)))
     return tuple(range(os.cpu_count() or 1))
@@ -41,8 +41,10 @@ def binding_order(sysfs: Path = _SYSFS) -> tuple[int, ...]:
 
 @contextlib.contextmanager
 def callers_cores() -> Iterator[None]:
-    """Restore the cores of the calling thread at the end: TVM binds the thread that runs kernels, and children
-    inherit that."""
+    """Restore the core binding of the calling thread at the end of the block.
+
+    TVM binds the thread that runs kernels, and child processes inherit the binding.
+    """
     if not hasattr(os, "sched_getaffinity"):
         yield
         return
@@ -72,8 +74,8 @@ def siblings(core: int, sysfs: Path = _SYSFS) -> set[int]:
 def core_kinds(sysfs: Path = _SYSFS) -> dict[int, str]:
     """Return the kind of each core of a hybrid processor, by the kernel's names of its counters.
 
-    Such names are ``cpu_core``, ``cpu_atom`` and ``armv8_cortex_a72``. Empty if all cores are of one kind or the kernel
-    reports no kinds.
+    Examples of kinds are ``cpu_core``, ``cpu_atom`` and ``armv8_cortex_a72``. The result is empty if all cores are of
+    one kind, or if the kernel reports no kinds.
     """
     lists = sorted((sysfs / "bus/event_source/devices").glob("*/cpus"))
     kinds = {core: file.parent.name for file in lists for core in parse_core_list(text_in(file))}
@@ -90,8 +92,7 @@ def parse_core_list(text: str) -> set[int]:
 
 
 def _speed(core: int, sysfs: Path) -> tuple[int, ...]:
-    """Return a value that is larger for a faster core: its capacity, then its highest clock; zeros if the kernel
-    reports none."""
+    """Return a value that is larger for a faster core: its capacity, then its highest clock; zeros if unknown."""
     files = ("cpu_capacity", "cpufreq/cpuinfo_max_freq")
     return tuple(int(text_in(sysfs / f"devices/system/cpu/cpu{core}" / file) or 0) for file in files)
 

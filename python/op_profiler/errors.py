@@ -15,13 +15,13 @@ EXIT_INTERRUPTED = 130
 
 
 class OpProfilerError(Exception):
-    """Base of all errors that end a command with a sentence and no traceback."""
+    """Base class of the errors that end a command with a message and without a traceback."""
 
     exit_code = EXIT_ENVIRONMENT
 
 
 class UsageError(OpProfilerError):
-    """The command line is not valid: an unknown name, a value out of range, or options that exclude each other."""
+    """Raised for an invalid command line: an unknown name, a value out of range, options that exclude each other."""
 
     exit_code = EXIT_USAGE
 
@@ -30,7 +30,7 @@ _NAMED = 5
 
 
 class UnknownNameError(UsageError):
-    """There is no such model, source, target or tuner; the message lists the most similar names, or some names."""
+    """Raised for an unknown name (of a model, target, tuner, ...); the message lists similar or known names."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
         known = list(known)
@@ -45,7 +45,7 @@ class UnknownNameError(UsageError):
 
 
 class MissingPackageError(OpProfilerError):
-    """An optional package is missing; the message names the package and the command that installs it.
+    """Raised if an optional package is missing; the message names the package and the command that installs it.
 
     Args:
         build: the required build of the package, and how to install it, if the package is installed as another build.
@@ -62,18 +62,18 @@ class MissingPackageError(OpProfilerError):
 
 
 class ModelError(OpProfilerError):
-    """A model cannot be read or lowered; the message names the file or the operator that causes the error."""
+    """Raised if a model cannot be read or lowered; the message names the file or operator that causes the error."""
 
     exit_code = EXIT_MODEL
 
 
 class MeasureError(OpProfilerError):
-    """Measuring cannot start or continue on this device."""
+    """Raised if measuring cannot start or continue on this device."""
 
 
 class BoardLostError(MeasureError):
-    """A machine behind RPC no longer answers; requesting it again may help."""
+    """Raised if a machine behind RPC no longer answers; requesting it again may help."""
 
 
 class DatasetError(OpProfilerError):
-    """The dataset cannot be opened, read or written."""
+    """Raised if the dataset cannot be opened, read or written."""

@@ -41,7 +41,7 @@ def check_folder(option: str, folder: Path) -> None:
     """Reject a folder, existing or not, in which files cannot be created. The check leaves nothing behind.
 
     Raises:
-        OpProfilerError: nothing can be written there; the message names the option.
+        OpProfilerError: no file can be created in the folder; the message names the option.
     """
     with explained(f"{option} {folder}"):
         wanted = Path(os.path.realpath(folder))
@@ -53,8 +53,10 @@ def check_folder(option: str, folder: Path) -> None:
 
 @contextlib.contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary name in the folder of `path`, which is renamed at the end and removed after an error; an older
-    file stays until then. The target of a link is replaced, not the link. A missing folder is created.
+    """Yield a temporary path, which is renamed to `path` at the end of the block and removed after an error.
+
+    An older file is kept until then. If `path` is a link, its target is replaced, not the link. A missing folder is
+    created.
 
     Raises:
         OSError: the file cannot be written.
@@ -70,11 +72,11 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def atomic_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
-    """Yield a temporary folder next to `path`, which is renamed at the end and removed after an error.
+    """Yield a temporary folder, which is renamed to `path` at the end of the block and removed after an error.
 
     Args:
-        replace: whether the folder replaces an existing one, which stays until the new one is complete, also at the
-            target of a link. Otherwise an existing folder stays, also one that another process created meanwhile.
+        replace: whether an existing folder, or the target of a link, is replaced when the new folder is complete.
+            Otherwise an existing folder is kept, even if another process created it in the meantime.
 
     Raises:
         OSError: the folder cannot be written.
@@ -123,15 +125,16 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def locked(lock: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Lock a file for one process at a time. It is created with its folders, and removed with those that are empty.
+    """Hold the exclusive lock of a file inside the block; wait for a process that holds it.
 
-    The lock of a killed process is released, and the next process takes its file over.
+    The file and its missing folders are created, and removed at the end. The lock of a killed process is released, and
+    the next process reuses its file.
 
     Args:
-        waiting: called if another process has the lock.
+        waiting: called if another process holds the lock.
 
     Raises:
-        OSError: the file cannot be made.
+        OSError: the file cannot be created.
     """
     missing = [folder for folder in lock.parents if not folder.exists()]
     descriptor = _held(lock, waiting)
@@ -146,8 +149,7 @@ def locked(lock: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[N
 
 
 def _held(lock: Path, waiting: Callable[[], None]) -> int:
-    """Return the descriptor of a lock file that still has its name; the process that had the lock may have removed the
-    name."""
+    """Lock a file and return its descriptor; retry if the process that held the lock before has removed the file."""
     while True:
         with contextlib.suppress(FileNotFoundError), contextlib.ExitStack() as stack:
             lock.parent.mkdir(parents=True, exist_ok=True)
@@ -173,7 +175,7 @@ def _beside(path: Path) -> Path:
     """Return an unused name in the folder of a file, if the file can be replaced.
 
     Raises:
-        OSError: it cannot be replaced.
+        OSError: the file cannot be replaced.
     """
     file = Path(os.path.realpath(path))
     if file.exists() and not file.is_file():  # renaming over /dev/null would replace it

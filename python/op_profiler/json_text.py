@@ -1,4 +1,4 @@
-"""Text of values and results: JSON, in which NaN and infinities, which it lacks, become null; and a short `repr`."""
+"""Converts values and results to JSON, in which NaN and infinities become null, and to a short `repr`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _MOST_LINES, _MOST_ENTRIES, _LONGEST = 17, 8, 100
 
 
 def dumps(value: object, *, indent: int | None = None, ensure_ascii: bool = True) -> str:
-    """Return the text of a value, which every reader of JSON accepts (RFC 8259, which has no NaN).
+    """Return a value as JSON that every reader accepts (RFC 8259, which has no NaN).
 
-    An object is what its method ``to_json`` returns; without one, the fields of the dataclass or of the msgspec struct.
-    Paths are texts, and times are in ISO 8601.
+    An object is replaced by the result of its method ``to_json``, or else by the fields of the dataclass or msgspec
+    struct. Paths become text, and times become text in ISO 8601.
 
     Raises:
-        TypeError: a value is none of these.
+        TypeError: a value is of another type.
     """
     try:
         return json.dumps(value, indent=indent, ensure_ascii=ensure_ascii, allow_nan=False, default=_plain)
@@ -29,7 +29,7 @@ def dumps(value: object, *, indent: int | None = None, ensure_ascii: bool = True
 
 
 def brief(result: object) -> str:
-    """Return the ``repr`` of a result in at most twenty lines: its values in JSON; of long ones their number."""
+    """Return a ``repr`` of a result in at most twenty lines; for long values, only the number of their entries."""
     values = _plain(result)
     assert isinstance(values, dict)
     lines = [f"{name}={_short(value)}" for name, value in values.items()]
@@ -49,7 +49,7 @@ def _short(value: object) -> str:
 
 
 def finite(value: object) -> object:
-    """Return the value in plain types, with None in place of numbers that are not finite."""
+    """Return a value in JSON-serializable types, with None in place of NaN and infinities."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Imports of libraries without unused dependencies and without their warnings."""
+"""Imports libraries without dependencies that this package does not use, and without their warnings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def hidden(module: str) -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def standing_in(module: str, other: ModuleType | None) -> Iterator[None]:
-    """Import another module in place of this one inside the block, unless this one was imported before."""
+    """Make imports of `module` return `other` inside the block, unless `module` was imported before."""
     if module in sys.modules:
         yield
         return

@@ -34,7 +34,7 @@ def parse_counts(option: str, text: str) -> tuple[int, ...]:
     """Parse positive integers that are separated by commas or blanks; return each once, in rising order.
 
     Raises:
-        UsageError: there is none, or something else.
+        UsageError: the text contains no number, or anything other than positive integers.
     """
     words = [word for word in re.split(r"[,\s]+", text.strip()) if word]
     if not words or not all(re.fullmatch(rf"-?\d{{1,{_MOST_DIGITS}}}", word, re.ASCII) for word in words):
@@ -46,11 +46,10 @@ def parse_counts(option: str, text: str) -> tuple[int, ...]:
 
 
 def parse_shapes(option: str, text: str) -> tuple[tuple[int, ...], ...]:
-    """Parse shapes that are separated by semicolons, with sizes separated by commas, blanks or x; brackets are
-    optional.
+    """Parse shapes that are separated by semicolons; sizes are separated by commas, blanks or x.
 
-    ``1,3,224,224``, ``[1, 3, 224, 224]``, ``1x3x224x224`` and ``1,128;1,128`` (two inputs) are all valid; an empty
-    text, ``()`` and ``[]`` are scalars.
+    Brackets are optional: ``1,3,224,224``, ``[1, 3, 224, 224]``, ``1x3x224x224`` and ``1,128;1,128`` (two inputs) are
+    all valid; an empty text, ``()`` and ``[]`` are scalars.
 
     Raises:
         UsageError: a size is not a positive integer.
@@ -133,7 +132,7 @@ def parse_percent(option: str, text: str) -> float:
 
 
 def parse_limit(option: str, text: str) -> tuple[float, float]:
-    """Parse ``5%`` into a share and 0 us, or ``2ms`` into a share of 0 and microseconds.
+    """Parse a limit into a share and microseconds, one of them 0: ``5%`` into 0.05 and 0, ``2ms`` into 0 and 2000.
 
     Raises:
         UsageError: the text is anything else.
@@ -147,7 +146,7 @@ def parse_names(option: str, text: str) -> tuple[str, ...]:
     """Parse names that are separated by commas.
 
     Raises:
-        UsageError: there is none.
+        UsageError: the text contains no name.
     """
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     if not names:

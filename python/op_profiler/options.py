@@ -75,7 +75,7 @@ class Only:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Field:
-    """An option of a request, with the type and the default of its field; `inspect.Parameter.empty` for none."""
+    """An option of a request, with type and default of its field (`inspect.Parameter.empty` without a default)."""
 
     name: str
     option: Option
@@ -84,7 +84,7 @@ class Field:
 
     @property
     def flag(self) -> str:
-        """Flag for messages."""
+        """Flag of the option on the command line, for messages."""
         return self.option.flags[0] if self.option.flags else "--" + self.name.replace("_", "-")
 
 
@@ -104,13 +104,13 @@ def options_of(request: type) -> Mapping[str, Field]:
 
 
 def _optional(field: Field) -> Field:
-    """Return None for an option that is not given, so that the request uses its default, or has no nested request."""
+    """Return a copy of a field with the default None: if the option is not given, the request uses its own default."""
     return dataclasses.replace(field, type=field.type | None, default=None)
 
 
 @functools.cache
 def _fields(request: type) -> tuple[tuple[dataclasses.Field[Any], Option | None, type | None, Any], ...]:
-    """Yield each field with its option, its nested request, and its type."""
+    """Return the fields of a request, each with its option, its nested request, and its type."""
     found = []
     hints = typing.get_type_hints(request, include_extras=True)
     for field in dataclasses.fields(request):
@@ -153,7 +153,7 @@ def with_options(
     Args:
         function: if it has a parameter with the name of an option, that parameter replaces the option.
         parameter: returns the parameter for an option.
-        value: returns the value for an option from what was given; None omits the option.
+        value: converts a given argument to the value of an option; None omits the option.
     """
     signature = _signature(function)
     requests: dict[str, tuple[type, dict[str, Field]]] = {}
@@ -190,7 +190,7 @@ def with_options(
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    """Return the signature with the types of the parameters; types imported for type checkers only stay texts."""
+    """Return the signature with the types of its parameters; types imported only for type checkers remain strings."""
     signature, names = inspect.signature(function), inspect.unwrap(function).__globals__
     found = []
     for one in signature.parameters.values():

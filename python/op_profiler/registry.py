@@ -47,7 +47,7 @@ REGISTRIES = {
     "library_predictors": "op_profiler.prediction.library:PREDICTORS",
     "public_sets": "op_profiler.prediction.sets:SETS",
 }
-"""Every kind, which is also the suffix of the group of its entry points, and the location of its registry."""
+"""Locations of the registries, by kind; the kind is also the suffix of the group of entry points."""
 
 
 class Entry(NamedTuple):
@@ -106,7 +106,7 @@ class Registry(Generic[T]):
         return self._entries
 
     def help(self, name: str) -> str:
-        """Return the description of an implementation in one line; for other packages, their summary and name.
+        """Return the description of an implementation in one line; for another package's, its summary and name.
 
         Raises:
             UnknownNameError: there is no implementation with this name.
@@ -168,7 +168,7 @@ class Registry(Generic[T]):
 
     @functools.cached_property
     def _plugins(self) -> dict[str, _Plugin]:
-        """Return the entry points of other packages with unused names; those with used names are logged once."""
+        """Return the entry points of other packages whose names are free; those with taken names are logged once."""
         plugins: dict[str, _Plugin] = {}
         for plugin in sorted(_plugins_by_kind().get(self.kind, ()), key=lambda plugin: plugin.package):
             name = plugin.point.name

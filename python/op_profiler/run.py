@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 _MOST_LINES = 20
-"""Largest number of lines in the text of a run; its page in a notebook is complete."""
+"""Largest number of lines in the text of a run; its display in a notebook is complete."""
 
 
 class Run(ModelReport):
@@ -31,7 +31,7 @@ class Run(ModelReport):
 
     @classmethod
     def of(cls, report: ModelReport) -> Run:
-        """Return the report as a run."""
+        """Create a run with the fields of a report."""
         return cls(**{field.name: getattr(report, field.name) for field in dataclasses.fields(report)})
 
     def to_pandas(self) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Keyword arguments and models of Python programs, turned into requests."""
+"""Converts keyword arguments and models of Python programs to requests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def from_python(function: Callable[..., T]) -> Callable[..., T]:
-    """Turn the fields of a function's requests into keyword arguments, and add them to its docstring."""
+    """Replace the requests among a function's parameters by keyword arguments, one per option, and document them."""
     fields: list[Field] = []
 
     def parameter(field: Field) -> inspect.Parameter:
@@ -44,8 +44,11 @@ def from_python(function: Callable[..., T]) -> Callable[..., T]:
 
 
 def _value(field: Field, given: object) -> object:
-    """Return the value of an argument; a text is parsed as on the command line. Raises UsageError for a number out of
-    range."""
+    """Return the value of an argument; a text is parsed as on the command line.
+
+    Raises:
+        UsageError: a number is out of range, or a text is invalid.
+    """
     least, most = field.option.least, field.option.most
     if isinstance(given, int) and ((least is not None and given < least) or (most is not None and given > most)):
         limits = f"{least} or more" if most is None else f"{least} to {most}"
@@ -58,13 +61,19 @@ def _value(field: Field, given: object) -> object:
 
 
 def _described(field: Field) -> str:
-    """Return a line of a docstring for an option."""
+    """Return the entry of an option for the Args section of a docstring."""
     text = re.sub(r"\{(\w+)\}", r"one of the \1", field.option.help)
     return textwrap.fill(f"{field.name}: {text}", 116, initial_indent=" " * 4, subsequent_indent=" " * 8)
 
 
 def model_request(request: ModelRequest, model: LiveModel | Run, inputs: object = None) -> ModelRequest:
-    """Return the request for a model; a pair of a module and its inputs is also a model."""
+    """Return the model request for a model.
+
+    Args:
+        request: request whose other options are kept.
+        model: as for `collect`; a pair of a torch module and its inputs; or a run, whose model request is returned.
+        inputs: as for `collect`.
+    """
     if isinstance(model, Run):
         return model.request.build.model
     if isinstance(model, tuple):
@@ -74,4 +83,4 @@ def model_request(request: ModelRequest, model: LiveModel | Run, inputs: object 
 
 
 def silent(text: str) -> None:
-    """Ignore progress."""
+    """Ignore a progress message."""

@@ -65,7 +65,7 @@ def collect(model: LiveModel, inputs: object = None, *, request: CollectRequest)
         inputs: example tensors of a torch module, as a sequence in the order of its arguments or as a dict by name.
 
     Returns:
-        Operators, and times in microseconds by thread count. `error` is set if times are missing.
+        A run with the operators, and times in microseconds by thread count. Its `error` is set if times are missing.
 
     Raises:
         OpProfilerError: the request is not valid, or the dataset cannot be used.
@@ -86,7 +86,8 @@ def tune(model: LiveModel, inputs: object = None, *, request: CollectRequest, se
         model, inputs: as for `collect`.
 
     Returns:
-        As for `collect`; `studies` has the results of the search, and `base` the model with default schedules.
+        A run as for `collect`; its `studies` contain the results of the search, and its `base` is the report of the
+        model with default schedules.
 
     Raises:
         OpProfilerError: the request is not valid, or the dataset cannot be used.
@@ -218,7 +219,7 @@ def explain(
         The operators that take most time, each with its losses in microseconds.
 
     Raises:
-        OpProfilerError: the model cannot be explained, or not on this machine.
+        OpProfilerError: the model cannot be explained, or cannot be explained on this machine.
     """
     if isinstance(model, Run):
         build = dataclasses.replace(request.build, model=model.request.build.model)
@@ -243,8 +244,9 @@ def compare_peers(
         Only("against", "threads", "seconds"),
     ],
 ) -> PeerComparison:
-    """Compare a model with the same model in other runtimes, in alternating rounds, and find the layers that lose most
-    time.
+    """Compare a model with the same model in other runtimes, and find the layers that lose most time.
+
+    All runtimes are timed in alternating rounds.
 
     >>> import op_profiler, torch
     >>> module, inputs = torch.nn.Linear(64, 64), torch.zeros(1, 64)
@@ -280,7 +282,7 @@ def check(
         Only("db", "predictor", "seconds"),
     ],
 ) -> CheckResult:
-    """Predict a model, then measure it on this machine: does the 90 % interval hold, of the network and its operators?
+    """Predict a model, measure it on this machine, and report which 90 % intervals contain the measured times.
 
     >>> import op_profiler
     >>> found = op_profiler.check("mlp", seconds=1)
@@ -289,13 +291,14 @@ def check(
 
     Args:
         model, inputs: as for `collect`.
-        threads: that it runs with.
+        threads: thread count of the prediction and of the measurement.
 
     Returns:
-        Predicted and measured microseconds, and a verdict for each. The tally of this machine keeps them.
+        Predicted and measured microseconds with a verdict, for the network and for each operator. They are also stored
+        as checks of the predictions on this machine.
 
     Raises:
-        OpProfilerError: the model cannot be lowered or measured, or no predictor of this processor answers.
+        OpProfilerError: the model cannot be lowered or measured, or no predictor of this processor is available.
     """
     asked = dataclasses.replace(
         request.predicted, model=model_request(request.predicted.model, model, inputs), threads=(threads,)

@@ -104,7 +104,7 @@ def evaluate(
         A score for each split and predictor, in this order. The split ``model`` has a second score, for its operators.
 
     Raises:
-        OpProfilerError: there is no such split or predictor, or there is nothing to hold out.
+        OpProfilerError: a split or a predictor does not exist, or there is no data to hold out.
     """
     return list(request.evaluation(silent).scores(silent))
 
@@ -122,8 +122,7 @@ def schedule(
         Only("device", "k", "verify", "trials_from", "db"),
     ],
 ) -> list[Answer]:
-    """Return the best known schedules of a model's heavy operators, or the best predicted ones of operators never
-    tuned.
+    """Return the best known schedules of a model's heavy operators, or the best predicted schedules if never tuned.
 
     >>> import op_profiler
     >>> found = op_profiler.schedule("mlp", k=2, device="AMD EPYC")
@@ -142,7 +141,7 @@ def schedule(
         One answer for each operator: its schedules with predicted and measured microseconds.
 
     Raises:
-        OpProfilerError: there is no such model or operator, or it cannot be measured.
+        OpProfilerError: the model or operator does not exist, or cannot be measured.
     """
     build = request.build
     counts = (max(build.threads) if threads is None else threads,)

@@ -38,7 +38,7 @@ def compare(*, request: CompareRequest) -> Comparison:
         The operators and whole models of both runs, with the changes of their times.
 
     Raises:
-        OpProfilerError: there are no such runs, or they cannot be compared.
+        OpProfilerError: a run does not exist, or the runs cannot be compared.
     """
     from op_profiler.comparison.compare import compare_runs
 
@@ -55,7 +55,7 @@ def analyze(*, request: AnalyzeRequest) -> FactorAnalysis:
     """Report how latency correlates with each factor, and beyond which value of the factor no more time is saved.
 
     Factors of schedules and settings are compared within an operator; sizes are compared between operators. The
-    smallest value beyond which no larger one saves time is the turnaround point.
+    turnaround point of a factor is its smallest value beyond which larger values save no more time.
 
     >>> import op_profiler
     >>> run = op_profiler.collect("mlp", threads=[1], db="sqlite:///mlp.db")
@@ -66,10 +66,11 @@ def analyze(*, request: AnalyzeRequest) -> FactorAnalysis:
     Args:
 
     Returns:
-        Correlations by anchor and factor, turnaround points by operator, and predicted ones for other operators.
+        Correlations by anchor and factor, turnaround points by operator, and predicted turnaround points for other
+        operators.
 
     Raises:
-        OpProfilerError: there is no such factor or anchor, or no measurement can be used.
+        OpProfilerError: a factor or an anchor does not exist, or no measurement can be used.
     """
     from op_profiler.analysis.analyze import analyze as run
 

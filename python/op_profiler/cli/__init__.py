@@ -47,10 +47,11 @@ _MEASURING = ("collect", "sample", "calibrate")
 
 
 def application(command: str = "") -> typer.Typer:
-    """Return the command line.
+    """Return the command-line application.
 
     Args:
-        command: the command that is called, if any; only this command is then built, because building all takes 0.2 s.
+        command: name of the called command; only this command is then built, because building all commands takes 0.2 s.
+            For any other text, all commands are built.
     """
     app = typer.Typer(
         name="op-profiler",

@@ -95,7 +95,7 @@ def calibrate(
 
 
 def _shared(dataset: Dataset, done: CalibrationResult, path: Path, *, show: bool) -> dict[str, Any]:
-    """Print the content of the file to share, write it, and return it as plain values."""
+    """Print the content of the file to share, write the file, and return a JSON-serializable description of it."""
     from op_profiler.dataset.formats.shared import shared_rows, write_shared
 
     rows = shared_rows(dataset, done.device_key)
@@ -123,6 +123,6 @@ def _sentence(done: CalibrationResult, db: str) -> str:
 
 
 def _exit_of(found: Sequence[CalibrationResult]) -> None:
-    """Raise typer.Exit as `sample` does if something failed, although predictions can be made."""
+    """Exit with code 1, as `sample` does, if a measurement failed, although predictions can be made."""
     if any(one.failed or one.errors for one in found):
         raise typer.Exit(EXIT_FAILURES_RECORDED)

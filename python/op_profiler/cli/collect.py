@@ -256,7 +256,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
 
 
 def _refetch(source: str, name: str) -> None:
-    """Fetch the model behind an address again if it has changed there."""
+    """Download the model at an address again if it has changed; raise UsageError if `name` is not an address."""
     from op_profiler.frontends import downloads
 
     if source != "remoteonnx" or not downloads.is_address(name):

@@ -120,7 +120,7 @@ def compare(
 
 
 def _refuse(context: typer.Context, names: Sequence[str], why: str) -> None:
-    """Refuse options that do not fit."""
+    """Raise UsageError if one of these options was given; `why` follows the option in the message."""
     for name in names:
         if values.is_given(context, name):
             raise UsageError(f"{_OPTIONS.get(name, f'--{name}')} {why}")

@@ -102,7 +102,7 @@ def _sweep(
     json_file: Path | None,
     quiet: bool,
 ) -> None:
-    """Each of the policies on a machine of a cluster, or on every one."""
+    """Run each of the policies on a machine of a cluster, or on every machine, and report the results."""
     from op_profiler.fleet import cluster, runs
     from op_profiler.report.collection import Screen
     from op_profiler.report.corun import report_sweep

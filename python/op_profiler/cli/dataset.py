@@ -219,7 +219,7 @@ def allow(
 
 
 def _chosen(held: Contents, words: list[str]) -> list[ModelContents]:
-    """Return the models with these names or keys, each once."""
+    """Return the models with these names or keys, each once; raise UnknownNameError for any other word."""
     found: dict[str, ModelContents] = {}
     for word in words:
         these = [m for m in held.models if word in (m.key, m.name, f"{m.source}:{m.name}")]

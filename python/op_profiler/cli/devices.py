@@ -95,7 +95,7 @@ def _local(as_json: bool, probe: bool) -> None:
 
 
 def _remote(place: Place, target: str, only: str | None, as_json: bool) -> None:
-    """Return the machines of a tracker; free machines with the key of the target report their properties."""
+    """Print the machines of a tracker or server; free machines with the target's key also show their properties."""
     from op_profiler.targets.remote.rpc import TrackerMachine, is_tracker, list_machines
 
     use_build_for(target)
@@ -117,8 +117,10 @@ def _remote(place: Place, target: str, only: str | None, as_json: bool) -> None:
 
 
 def _board_properties(machine: TrackerMachine, place: Place, target: str) -> dict[str, Any]:
-    """Return the properties of a machine; empty if it has another key or is in use, and its error if it does not
-    answer."""
+    """Return the properties of a free machine with the requested key, or its error if it does not answer.
+
+    The result is empty for a machine with another key, and for a machine in use.
+    """
     from op_profiler.targets.remote.board import Board
 
     if machine.key != place.key or not machine.free:

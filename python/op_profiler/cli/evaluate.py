@@ -118,5 +118,5 @@ def _show(scores: Sequence[Score], descriptions: Mapping[str, str]) -> None:
 
 
 def _percent(share: float | None, sign: str = "") -> str:
-    """Return a percentage; a dash if no entry has an estimate."""
+    """Return a share as a percentage; a dash for None and NaN."""
     return "-" if share is None or math.isnan(share) else f"{share:{sign}.1%}"

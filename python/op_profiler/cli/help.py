@@ -1,4 +1,4 @@
-"""`Command`, the base of all commands: Ctrl-C, removed options, and help texts with names of registries.
+"""`Command`, the base class of all commands: handles Ctrl-C, removed options, and registry names in help texts.
 
 ``{tuners}`` in a help text stands for the names of the registry of tuners. The names are filled in when the help is
 shown. Finding the names that other packages add requires a scan of all installed packages, which only the help needs.
@@ -26,11 +26,11 @@ _REMOVED = {
     ("worker", "--builds"): "workers no longer build for other machines; leave it out",
     ("worker", "--only-builds"): "workers no longer build for other machines; start workers that measure",
 }
-"""Replacements of removed options."""
+"""What to use instead of a removed option, by command and option."""
 
 
 class Command(TyperCommand):
-    """A command whose options and examples may name kinds."""
+    """Base class of commands, whose help texts may contain kinds of registries, such as ``{tuners}``."""
 
     interrupted: ClassVar[str] = "interrupted"
 
@@ -50,7 +50,7 @@ class Command(TyperCommand):
             raise typer.Exit(EXIT_INTERRUPTED) from None
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help text, with the names of the registries in place of kinds."""
+        """Write the help text, in which kinds such as ``{tuners}`` are replaced by the names in their registries."""
         for parameter in self.params:
             parameter.help = filled(parameter.help or "")  # type: ignore[attr-defined]  # of options and arguments
         self.epilog = filled(self.epilog or "")
@@ -64,5 +64,5 @@ class MeasuringCommand(Command):
 
 
 def filled(text: str) -> str:
-    """Return a text with the names of registries in place of their kinds."""
+    """Return a text in which kinds such as ``{tuners}`` are replaced by the names in their registries."""
     return _KIND.sub(lambda kind: ", ".join(registry_of(kind[1])), text)

@@ -77,7 +77,7 @@ def _print(done: Imported, file: Path, format: str) -> None:
 
 
 class _Counting:
-    """How far work of more than two seconds has come, in one line on stderr; with `quiet`, nothing."""
+    """Displays the progress of an import that takes more than two seconds, in one line on stderr; not with `quiet`."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -92,7 +92,7 @@ class _Counting:
             print(" " * self._width, end="\r", file=sys.stderr, flush=True)
 
     def show(self, done: int, total: int) -> None:
-        """`done` of `total` are ready; drawn at most twice a second."""
+        """Show that `done` of `total` rows are stored; the line is updated at most twice a second."""
         now = time.monotonic()
         if self._quiet or now < self._next:
             return

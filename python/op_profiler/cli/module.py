@@ -34,7 +34,7 @@ _TAKEN = {
 
 
 def refuse_beside_module(context: typer.Context) -> None:
-    """Raise UsageError for options that would have no effect, except for default values."""
+    """Raise UsageError if options without effect next to ``--module`` have other values than their defaults."""
     others = [one for one in context.command.params if one.name is not None and one.name not in _TAKEN]
     given = [
         one.opts[0]
@@ -57,11 +57,11 @@ def time_module(
     *,
     quiet: bool,
 ) -> None:
-    """Time the function, store the result and print it.
+    """Time a compiled function on a board, store the result, and print it.
 
     Raises:
-        UsageError: an option that it needs is missing.
-        typer.Exit: it failed; with code 1.
+        UsageError: a required option is missing.
+        typer.Exit: the function failed; the exit code is 1.
     """
     from op_profiler.collection.user_module import measure_module
 

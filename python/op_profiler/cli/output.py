@@ -1,4 +1,4 @@
-"""Output to standard streams, in which a closed or unwritable stream does not stop a command."""
+"""Protects the standard streams, so that a closed or unwritable stream does not stop a command."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Descriptor(io.FileIO):
     """A file descriptor that drops all output after its first failure.
 
     Attributes:
-        failure: error of the operating system at that failure.
+        failure: error at the first failure; None without a failure.
     """
 
     failure: OSError | None = None
@@ -74,11 +74,11 @@ def _like(stream: io.TextIOWrapper, descriptor: int) -> io.TextIOWrapper:
 
 @contextlib.contextmanager
 def native_output_in_log() -> Iterator[None]:
-    """Keep what TVM and other libraries print from C++ off the screen while the block runs.
+    """Redirect what TVM and other libraries print from C++ to a log file while the block runs.
 
-    They write to file descriptor 2, which is a log meanwhile; Python writes to a copy of the old one. If a library
-    kills the process, the screen shows where, and the log stays in the folder for temporary files, as those of worker
-    processes do.
+    These libraries write to file descriptor 2, which refers to the log inside the block; Python writes to a copy of the
+    original descriptor. If a library kills the process, the screen shows where, and the log remains in the folder for
+    temporary files, like the logs of worker processes.
     """
     stream = sys.stderr
     if not isinstance(stream, io.TextIOWrapper) or not isinstance(getattr(stream.buffer, "raw", None), _Descriptor):
@@ -107,7 +107,7 @@ def native_output_in_log() -> Iterator[None]:
 
 
 def output_failure() -> OSError | None:
-    """Return why standard output could not be written; None if it was, or if its reader went away (``| head``)."""
+    """Return why standard output could not be written; None if it was, or if a pipe was closed (``| head``)."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)  # a notebook's output has no buffer

@@ -231,7 +231,7 @@ def _predict_each(
 
 
 def _dims(text: str) -> dict[str, tuple[int, ...]]:
-    """Return the shapes by the names of inputs from ``--input_dims``."""
+    """Parse ``--input_dims``, and return the shapes by the names of the inputs; raises UsageError."""
     try:
         found = {name: tuple(shape) for name, shape in json.loads(text).items()}
     except (ValueError, TypeError, AttributeError, RecursionError):

@@ -109,7 +109,7 @@ def sample(
 
 
 def _list(*, kinds: bool, as_json: bool) -> None:
-    """Print the kinds of operators, or the rules of the grid, with what each is."""
+    """Print the kinds of operators, or the rules of the grid, each with a description."""
     found = spaces.described_names() if kinds else {name: asked for name, (asked, _) in grid.RULES.items()}
     if as_json:
         print(json_text.dumps(found))
@@ -121,7 +121,7 @@ def _list(*, kinds: bool, as_json: bool) -> None:
 
 
 def _what(wanted: SampleRequest, draw: Draw) -> dict[str, Any]:
-    """Return a description of what would be measured, as plain values; reject kinds that do not exist."""
+    """Return a JSON-serializable description of what would be measured; raise UnknownNameError for unknown kinds."""
     if draw.grid is not None:
         what: dict[str, Any] = {"convolutions": len(draw.points()), "rules_left_out": wanted.skip_rule}
     elif draw.models:

@@ -25,8 +25,10 @@ def is_given(context: typer.Context, name: str) -> bool:
 
 
 def for_machines(context: typer.Context, request: CollectRequest, machines: ClusterRequest) -> CollectRequest:
-    """Return a request for a cluster, whose machines use their own default thread counts unless thread counts are
-    given."""
+    """Return the request to send to a cluster; without a cluster, the unchanged request.
+
+    If no thread counts are given, each machine of the cluster uses its own default thread counts.
+    """
     return request.of(threads=()) if machines.cluster and not is_given(context, "threads") else request
 
 
@@ -34,7 +36,7 @@ def lengths_of(models: Sequence[tuple[Frontend, str]], length: int | None) -> li
     """Return the sequence length for each of several models; None for models without sequences.
 
     Raises:
-        UsageError: none of them has one.
+        UsageError: a length is given, and none of the models has a sequence.
     """
     lengths = [length if frontend.takes_sequence_length(name) else None for frontend, name in models]
     if length is not None and not any(lengths):
@@ -44,10 +46,10 @@ def lengths_of(models: Sequence[tuple[Frontend, str]], length: int | None) -> li
 
 
 def parse_steps(prefill: str | None, decode: str | None, past: str | None) -> list[tuple[int, int]]:
-    """Return the steps of a decoder, prefills first: the new tokens of each, and the tokens in its cache.
+    """Return the steps of a decoder, prefills first: pairs of the numbers of new tokens and of tokens in the KV cache.
 
     Raises:
-        UsageError: a number is none or below 1, or one of --decode and --past is left out.
+        UsageError: a text is not a list of positive numbers, or only one of --decode and --past is given.
     """
     if (decode is None) != (past is None):
         raise UsageError("--decode and --past go together: the tokens of a step, and those in front of it in the cache")
@@ -63,7 +65,7 @@ def models_of(names: Sequence[str], model: ModelRequest) -> tuple[ModelRequest, 
     """Return several models with the same options, given by names (`source_and_name`).
 
     Raises:
-        UsageError: a length is given, and none of them has a sequence.
+        UsageError: a length is given in `model`, and none of the models has a sequence.
     """
     named = [source_and_name(name, model.source) for name in names]
     lengths = lengths_of([(FRONTENDS.get(source), name) for source, name in named], model.sequence_length)

@@ -1,1 +1,1 @@
-"""Collections, from a request to stored measurements: one worker process per model, watched by a supervisor."""
+"""Collects measurements: a supervisor starts one worker process per model, which stores its results in the dataset."""

@@ -1,4 +1,4 @@
-"""Accuracy of a model in another precision: its outputs compared with float32, for the same inputs."""
+"""Accuracy of a model in float16 or int8: compares its outputs with the outputs in float32, for the same inputs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ def accuracy_against_float32(
     inputs: Mapping[str, np.ndarray],
     announce: Callable[..., None],
 ) -> dict[str, float | bool] | None:
-    """Return `accuracy_of` a model against float32; None if the model is in float32, or exists in no other precision.
+    """Return the accuracy of a model's outputs against float32, as `accuracy_of` does.
+
+    Returns None if the request is for float32 (the outputs are then stored as a reference), or if the models of this
+    source already have the requested precision (`Frontend.has_precisions`).
 
     Args:
         content: content of the model (`ImportedModel.content`).
@@ -54,8 +57,9 @@ def accuracy_of(outputs: Sequence[np.ndarray], reference: Sequence[np.ndarray]) 
 
     Returns:
         ``relative_error``: norm of the difference over norm of the reference; ``largest_error``: largest difference
-            over largest value; ``cosine``: cosine similarity; ``same_top1``: whether the largest entry of the first
-            output, over its last axis, is at the same index everywhere. NaN if an output is not finite.
+            over largest value of the reference; ``cosine``: cosine similarity; ``same_top1``: whether the index of the
+            largest entry along the last axis of the first output is the same everywhere. If a value is not finite, the
+            numbers are NaN and ``same_top1`` is missing.
     """
     pairs = [_comparable(np.asarray(a, np.float64), np.asarray(b, np.float64)) for a, b in zip(outputs, reference)]
     ours = np.concatenate([a.ravel() for a, _ in pairs])
@@ -75,7 +79,10 @@ def accuracy_of(outputs: Sequence[np.ndarray], reference: Sequence[np.ndarray]) 
 
 
 def _comparable(ours: np.ndarray, theirs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return both arrays unchanged; for probabilities the logits, because random weights give nearly equal ones."""
+    """Return both arrays unchanged; if they are probabilities, return centred logits instead.
+
+    Random weights give nearly equal probabilities, so a comparison of the probabilities would not show errors.
+    """
     if theirs.ndim == 0 or theirs.shape[-1] < 2 or not all(map(_are_probabilities, (ours, theirs))):
         return ours, theirs
     logits = [np.log(p) for p in (ours, theirs)]
@@ -91,7 +98,10 @@ def _top1(output: np.ndarray) -> np.ndarray:
 
 
 class References:
-    """Outputs of models in float32, stored in the cache folder, so that each model is built in float32 only once."""
+    """The stored outputs of one model in float32 for fixed inputs, so that it is built in float32 only once.
+
+    The outputs are stored in the cache folder.
+    """
 
     def __init__(self, model_fingerprint: str, inputs: Mapping[str, np.ndarray]) -> None:
         digest = hashlib.sha256(model_fingerprint.encode())
@@ -104,12 +114,12 @@ class References:
         self._inputs = inputs
 
     def keep(self, outputs: Sequence[np.ndarray]) -> None:
-        """Store the outputs of a run in float32."""
+        """Store the outputs of a run in float32, unless outputs are stored already."""
         if not self._path.is_file():
             self._write(outputs)
 
     def outputs(self, model: ModelRequest) -> list[np.ndarray]:
-        """Return the stored outputs in float32, or compute them on this machine's processor."""
+        """Return the stored outputs in float32; if none are stored, compute them on this machine's processor."""
         try:
             with np.load(self._path, allow_pickle=False) as kept:
                 return [kept[name] for name in kept.files]
@@ -119,7 +129,7 @@ class References:
             return outputs
 
     def _write(self, outputs: Sequence[np.ndarray]) -> None:
-        """Write the entry; a full disk, or a cache that cannot be written, loses the entry only."""
+        """Store the outputs; if the cache folder cannot be written (for example, a full disk), nothing is stored."""
         with contextlib.suppress(OSError), atomic_file(self._path) as partial, partial.open("wb") as file:
             np.savez(file, *outputs)
 

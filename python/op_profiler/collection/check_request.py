@@ -1,4 +1,4 @@
-"""`CheckRequest`: the options of ``op-profiler check``, checked without heavy imports."""
+"""`CheckRequest`: the options of ``op-profiler check``; their validation needs no heavy imports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from op_profiler.prediction.latency.request import PredictRequest
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CheckRequest:
-    """Options of a check: a prediction, and the time limit of its measurement."""
+    """Options of ``op-profiler check``: the prediction to check, and the time for measuring the model."""
 
     predicted: PredictRequest = PredictRequest()
     seconds: Annotated[
@@ -26,10 +26,11 @@ class CheckRequest:
     ] = 60
 
     def check(self) -> None:
-        """Check that the options are valid, and that this machine can measure the model.
+        """Check that the options are valid.
 
         Raises:
-            OpProfilerError: an option is out of range, or there is no such model.
+            UsageError: more than one thread count is given.
+            OpProfilerError: an option of the prediction is invalid, or the model does not exist.
         """
         asked = self.predicted
         if len(asked.threads) > 1:

@@ -1,4 +1,4 @@
-"""``op-profiler check``: predicts a model, then measures it on this machine, and compares the two."""
+"""``op-profiler check``: predicts the times of a model, measures them on this machine, and compares both."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 
 _FEWEST_ROUNDS, _MOST_ROUNDS = 3, 100
 _WALKS_OF_A_ROUND = 4
-"""Approximate duration of a round, in runs of the model: it runs as a whole, and operator by operator."""
+"""Approximate duration of a round, in runs of the model; a round runs the model as a whole and operator by operator."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CheckResult:
-    """Result of a check.
+    """Result of `check`.
 
     Attributes:
-        origin: a sentence about the device of the predicted times.
-        network: result for the network; None if the network has no predicted total.
+        origin: a sentence about the device that the predictor was fitted on.
+        network: result for the whole network; None if its total was not predicted or not measured.
         operators: results of the operators, the slowest first.
         not_compared: labels of operators without an estimate or without a measurement.
     """
@@ -55,25 +55,31 @@ class CheckResult:
 
     @property
     def held(self) -> bool:
-        """Whether the network's interval holds; without one, whether those of all operators hold."""
+        """Whether the network's interval held; without a result for the network, whether all operators' intervals held.
+
+        Disturbed measurements do not count as violations.
+        """
         return all(one.verdict != "did not hold" for one in ([self.network] if self.network else self.operators))
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
+        """Return a JSON-serializable dictionary of the attributes and `held`."""
         return dataclasses.asdict(self) | {"held": self.held}
 
 
 def check(request: CheckRequest, progress: Progress, note: Callable[[str], None]) -> CheckResult:
-    """Predict a model, measure it into a temporary dataset, compare the times, and store the result as checks.
+    """Predict the times of a model, measure them, compare both, and store the comparisons as checks of the predictor.
+
+    The measurements go to a temporary dataset, which is deleted.
 
     Args:
-        request: a request after its `check`.
-        note: called with the processes that keep the processor busy, and before each step that takes long, until the
-            measurement begins.
+        request: a request whose method `check` raised nothing.
+        note: called with the processes that keep the processor busy, and before each slow step until the measurement
+            begins.
 
     Raises:
-        MeasureError: nothing could be measured.
-        OpProfilerError: the model cannot be lowered, there is no predictor, or the checks cannot be stored.
+        UsageError: the chosen device is not this machine's processor.
+        MeasureError: the model could not be measured.
+        OpProfilerError: the model cannot be lowered, no predictor is available, or the checks cannot be stored.
     """
     report_background_load(binding_order()[: max(request.predicted.threads or (1,))], note)
     asked = dataclasses.replace(request.predicted, target="llvm")
@@ -142,7 +148,7 @@ def _measured(
 def _operators(
     predicted: NetworkPrediction, found: ThreadReport, factor: float, about: dict[str, Any]
 ) -> tuple[list[Check], list[str]]:
-    """Return the comparisons, and the names of operators that cannot be compared."""
+    """Return the comparisons of operators, and the labels of the operators that cannot be compared."""
     compared, left = [], []
     estimates = predicted.operators
     columns = (estimates.latency_us, estimates.low_us, estimates.high_us, estimates.tier)
@@ -158,7 +164,10 @@ def _operators(
 
 
 def _compared(times: tuple[float, float, float], measured: Measurement, factor: float, about: dict[str, Any]) -> Check:
-    """Compare a prediction (estimate, low, high) with its measurement; for a lower bound only `low` is finite."""
+    """Compare predicted times (estimate, low, high) with a measurement.
+
+    If `high` is not finite, the prediction is only a lower bound and holds if the measured time is not below `low`.
+    """
     middle, low, high = times
     us = float(measured.median_us or math.nan)
     bounded = not math.isfinite(high)

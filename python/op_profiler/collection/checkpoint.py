@@ -1,4 +1,4 @@
-"""Samples of a run that was killed, restored from the dataset so that the next run continues with them."""
+"""Restores the samples of a killed run from the dataset, so that the next run continues with them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ if TYPE_CHECKING:
 
 
 def restored(session: Session, stored: dict[str, Measurement], timing: ModelTiming) -> Samples:
-    """Return the samples of one thread count that an earlier process stored; without rounds if they are inconsistent.
+    """Return the samples that an earlier process stored for one thread count.
 
-    The counts of failed and of discarded rounds are restored in either case. Operators with hot and cold caches may
-    have been timed in only some of the rounds (`Rounds._wanted`). These rounds are not stored, and nothing depends on
-    them, so the samples are restored to the first rounds. The stored samples are without the call overhead of that run.
-    Today's overhead is added, because it will be subtracted from all rounds.
+    If the stored samples do not fit the session, the result has no rounds, and the earlier rounds count as discarded.
+    The counts of failed rounds are restored in either case. With hot or cold caches, an operator may have been timed in
+    only some of the rounds (`Rounds._wanted`). The dataset does not store in which, and nothing depends on it, so its
+    samples are restored to the first rounds. The stored samples do not include the call overhead of that run. The
+    present overhead is added, because it will be subtracted from all rounds.
 
     Args:
         stored: measurements by workload key.
+        timing: timing of the whole model by the same process.
     """
     whole, failed = timing.whole_model, timing.details.get("failed_rounds", {})
     rounds, discarded = len(whole.samples_us), whole.discarded_rounds or 0

@@ -1,4 +1,4 @@
-"""Performance counters of a model's calls, read after the rounds, or later for stored measurements."""
+"""Reads performance counters of a model's calls, after its rounds, or later for stored measurements."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ if TYPE_CHECKING:
 _WALKS = 5
 
 Count = Callable[[Sequence[int]], Counted]
-"""Counts a loaded model at thread counts."""
+"""A function that reads the counters of a loaded model at the given thread counts."""
 
 
 def count(machine: Machine, model: TimedModel, keys: Sequence[str], threads: Sequence[int]) -> Counted:
-    """Count the events of each kernel in separate passes that are not timed.
+    """Count the events of the whole model and of each kernel, in separate runs that are not timed.
 
     Args:
         keys: workload key of each kernel of the model, in order.
+
+    Returns:
+        Fields of `Measurement` about counters, by thread count and workload key; None is the key of the whole model.
     """
     calls = [partial(model.repeat_kernel, kernel, 1) for kernel in range(len(keys))]
     found: Counted = {}
@@ -52,9 +55,9 @@ def counting(
 
     Args:
         keys: workload key of each kernel of the model, in order.
-        recipe: how to build the model again, to count it on a GPU in another process; None if it cannot be built again.
+        recipe: how to build the model again in the process that ncu watches on a GPU; None if it cannot be built again.
         launches: number of launches of each kernel of the model on a GPU.
-        announce: called when the stage begins, because ncu takes long.
+        announce: called before the counters are read, because ncu takes long.
     """
     if not request.measuring.counters:
         return None

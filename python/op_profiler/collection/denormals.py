@@ -1,4 +1,4 @@
-"""Denormal numbers in the inputs of operators, which processors handle in microcode.
+"""Finds operators that write denormal numbers; operators that read these numbers may be slow.
 
 An operation on a denormal number takes a hundred cycles or more (Dooley & Kale, Quantifying the interference caused by
 subnormal floating-point values, OSIHPA 2006). A mask of -100 before a softmax creates some, since exp(-100) is 4e-44.
@@ -18,14 +18,13 @@ if TYPE_CHECKING:
 
 _NAMED = 3
 _SMALLEST_ITEM_BYTES = 4
-"""float16 values are converted by an instruction without a slow path for denormals."""
+"""Smallest size of a value that is examined. float16 is excluded: the instruction that converts it is never slow."""
 
 
 def denormal_shares(operators: Sequence[Operator], outputs: Iterable[np.ndarray]) -> dict[str, float]:
-    """Return the share of denormal values in each operator's outputs, by workload key; operators without any are
-    omitted.
+    """Return the share of denormal values in the output of each operator that writes any, by workload key.
 
-    The share is between 0 and 1, the largest over the operator's calls.
+    The share is between 0 and 1; of several calls of an operator, the largest share counts.
 
     Args:
         operators: operator of each call.
@@ -47,9 +46,10 @@ def denormal_shares(operators: Sequence[Operator], outputs: Iterable[np.ndarray]
 def notes_on(
     shares: Mapping[str, float], operators: Sequence[Operator], layers: Mapping[str, CallLayers]
 ) -> tuple[str, ...]:
-    """Return a sentence that names the operators whose outputs contain denormal numbers, in a tuple; empty without any.
+    """Return one note that names the operators whose outputs contain denormal numbers; an empty tuple without any.
 
     Args:
+        shares: result of `denormal_shares`.
         layers: layers of the operators' calls, by workload key.
     """
     names = [operator.label(layers.get(operator.key, ())) for operator in operators if operator.key in shares]

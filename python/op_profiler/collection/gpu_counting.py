@@ -1,4 +1,4 @@
-"""Shares of a GPU's peaks that kernels reach, measured in another run of the model under ncu."""
+"""Measures the shares of a GPU's peaks that kernels reach, in a separate run of the model under ncu."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ _PROGRAM = "import sys; del sys.path[0]; from op_profiler.collection.gpu_countin
 def count_on_gpu(
     recipe: Recipe | None, keys: Sequence[str], launches: Sequence[int], threads: Sequence[int]
 ) -> Counted:
-    """Count the events of a model's kernels under ncu; see `op_profiler.collection.counting.count`.
+    """Count the events of a model's kernels under ncu; the result is that of `op_profiler.collection.counting.count`.
+
+    If ncu fails, the fields contain the reason instead of numbers.
 
     Args:
         recipe: how to build the model again; None if it could not be measured as a whole.
@@ -52,7 +54,7 @@ def count_on_gpu(
 
 
 def main() -> None:
-    """Run the model of a recipe once."""
+    """Run the model of a recipe once; entry point of the process that ncu watches."""
     end_with_parent()
     recipe = Recipe.from_json(json.loads(Path(sys.argv[1]).read_text()))
     target = load_target(recipe.request)

@@ -1,4 +1,4 @@
-"""Look-up of the stored model that matches a request, and of its stored results."""
+"""Looks up the stored model that matches a request, and which of its results are stored."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ class StoredModel:
 
 
 def find(dataset: Dataset, request: CollectRequest, base_key: str, run_id: str | None) -> StoredModel | None:
-    """Return the stored model that a build of the request would give; None if there is none. Nothing is built.
+    """Return the stored model that is equal to a new build of the request; None if the dataset has no such model.
 
-    A build looks up schedule records for some of its computations. A stored model matches if these records are the same
-    today as when it was built, or are still missing.
+    Nothing is built. A build looks up schedule records for some of its computations. A stored model matches if these
+    records are the same now as when it was built, or are still missing. If several models match, the one with results
+    at the most thread counts is returned.
 
     Args:
         base_key: `CollectRequest.base_key`.
@@ -49,9 +50,9 @@ def find(dataset: Dataset, request: CollectRequest, base_key: str, run_id: str |
 
 
 def stored_for(request: CollectRequest, machines: Iterable[str]) -> dict[str, StoredModel]:
-    """Return the stored model that matches a request, by machine.
+    """Return the stored model that matches a request on each machine that has one, by machine.
 
-    Empty if the dataset cannot be read, or if the model must be lowered to identify it.
+    The result is empty if the dataset cannot be read, or if only lowering can identify the model.
 
     Args:
         machines: `Device.identity` of the machines to look up.

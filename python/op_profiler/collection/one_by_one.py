@@ -1,4 +1,4 @@
-"""Operators as separate models, for models that cannot be built or run as a whole."""
+"""Measures operators as separate models, for models that cannot be built or run as a whole."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def measure_alone(
 ) -> tuple[Schedule, list[OperatorResult]]:
     """Measure one operator at every thread count; return its schedule and the results, which may be failures.
 
-    Outside of the model, the caches contain the data of the operator's previous call, although the cache state
-    ``model`` was requested; `cache_mechanism` of the settings records this. These short runs do not contribute to the
-    machine's reference state.
+    In isolation, the caches contain the data of the operator's previous call, even if the cache state ``model`` was
+    requested; `cache_mechanism` of the settings records this. These short runs do not contribute to the machine's
+    reference state.
 
     Raises:
         BoardLostError: the connection to the board was lost.
@@ -72,7 +72,7 @@ def measure_alone(
 
 
 def refused_threads(machine: Machine, counts: Sequence[int]) -> dict[int, str]:
-    """Return the thread counts that a machine cannot provide, with its error messages."""
+    """Return the error messages for the thread counts that a machine cannot provide, by thread count."""
     refused = {}
     for threads in counts:
         try:
@@ -85,7 +85,7 @@ def refused_threads(machine: Machine, counts: Sequence[int]) -> dict[int, str]:
 
 
 def failed_operator(request: CollectRequest, operator: Operator, reason: str) -> list[OperatorResult]:
-    """Return the results of an operator that has no time, one for each thread count."""
+    """Return the failures of an operator without a time, one for each requested thread count."""
     failed = Measurement(error=reason)
     return [OperatorResult(operator, request.settings(n), failed) for n in request.build.threads]
 
@@ -93,8 +93,15 @@ def failed_operator(request: CollectRequest, operator: Operator, reason: str) ->
 def whole_model_failed(
     request: CollectRequest, threads: int, reason: str, occurrences: Sequence[Operator], stored: dict[str, Measurement]
 ) -> tuple[Settings, ModelTiming]:
-    """Return the timing of a model that cannot run: no time of the whole model, and a sum only if all operators have
-    times."""
+    """Return settings and timing of a model that cannot run as a whole.
+
+    The timing contains the error, and the sum of operators if all of them have times.
+
+    Args:
+        reason: why the model cannot run as a whole; empty if unknown.
+        occurrences: operator of each call of the model.
+        stored: measurements of the operators, by workload key.
+    """
     times = [stored[o.key].median_us if o.key in stored else None for o in occurrences]
     missing = tuple(dict.fromkeys(o.key for o, t in zip(occurrences, times) if t is None))
     timing = ModelTiming(

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class OperatorsAlone:
-    """Measures each operator in isolation; the error of an operator that cannot be built or run is stored.
+    """Measures each operator of a model in isolation; if an operator cannot be built or run, its error is stored.
 
     Args:
         worker: worker that carries out the task.
-        occurrences: operators of the model.
+        occurrences: calls of the model, in order.
     """
 
     def __init__(self, worker: WorkerBase, occurrences: Sequence[Occurrence]) -> None:
@@ -29,7 +29,7 @@ class OperatorsAlone:
         self._operators = [occurrence.operator for occurrence in occurrences]
 
     def measure(self) -> None:
-        """Measure all operators and store the results."""
+        """Measure all distinct operators and store the results; start again if another machine replaces a lost one."""
         worker, losses = self._worker, -1
         distinct = {o.operator.key: o for o in self._occurrences}
         while losses != worker.losses:  # after a loss from the start: the machine that came then may be another
@@ -54,7 +54,7 @@ class OperatorsAlone:
             )
 
     def _begin(self) -> bool:
-        """Find the model and the operators that cannot be measured, for the machine that is open.
+        """Identify the model on the open machine, and store its operators and the failures of excluded operators.
 
         Returns:
             Whether thread counts remain to be measured.
@@ -72,7 +72,7 @@ class OperatorsAlone:
         return True
 
     def _one(self, occurrence: Occurrence) -> list[OperatorResult]:
-        """Measure one operator; if it ends the session of its machine twice, that is its result."""
+        """Measure one operator; if the connection to the board is lost twice meanwhile, return this as its failure."""
         worker = self._worker
         for _ in range(2):
             try:

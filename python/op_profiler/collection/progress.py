@@ -8,13 +8,13 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Displays models, the steps of each, notes and problems."""
+    """Displays the progress over the models of a collection, with the current step, notes and problems."""
 
     def start(self, models: int) -> None:
         """Begin the display for this number of models."""
 
     def step(self, description: str, done_models: float) -> None:
-        """Show the current step, and the number of finished models, with a fraction for the current model."""
+        """Show the current step, and the number of finished models, including the fraction of the current model."""
 
     def stop(self) -> None:
         """End the display."""
@@ -23,12 +23,12 @@ class Progress(Protocol):
         """Print a note that needs no action."""
 
     def problem(self, text: str) -> None:
-        """Print an error, or information that helps to find its cause."""
+        """Print an error, or information that helps to find the cause of an error."""
 
 
 @contextlib.contextmanager
 def shown(progress: Progress, models: int) -> Iterator[None]:
-    """Show the progress over this number of models while the block runs."""
+    """Start the display for this number of models, and end it when the block ends."""
     progress.start(models)
     try:
         yield

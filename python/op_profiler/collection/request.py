@@ -1,4 +1,4 @@
-"""`CollectRequest`: the options of ``op-profiler collect``, checked without heavy imports."""
+"""`CollectRequest`: the options of ``op-profiler collect``; their validation needs no heavy imports."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ RemeasureOption = Annotated[
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Measuring:
-    """Options of measuring a built model.
+    """Options that control how a built model is measured.
 
     Attributes:
-        resources: values to which resources of this machine are set during the measurement, by their names in
+        resources: values to which resources of this machine are set during the measurement, by the resource's name in
             `Settings`.
         rounds: largest number of rounds; None for the default limits.
     """
@@ -89,7 +89,7 @@ class Measuring:
             build.kind.check_resource(resource_to_sweep(name))
 
     def check_anywhere(self, build: BuildRequest) -> None:
-        """Check the options as far as they do not depend on the machine; raises UsageError as `check`."""
+        """Check the options that do not depend on this machine; raises UsageError as `check` does."""
         if self.remeasure:
             one_of("--remeasure", self.remeasure, REMEASURE)
         one_of("--energy", self.energy, ENERGY)
@@ -103,13 +103,13 @@ class Measuring:
 
     @property
     def core_set(self) -> tuple[int, ...] | None:
-        """Cores that kernels must run on; None for any cores."""
+        """Cores that kernels must run on; None if no core set was requested."""
         found = self.resources.get("core_set")
         return found if isinstance(found, tuple) else None
 
     @property
     def resources_label(self) -> str:
-        """Values of resources for a title, each after a comma; empty without any."""
+        """Names and values of the requested resources for a title, each after a comma; empty without resources."""
         return "".join(f", {name} {value}" for name, value in self.resources.items())
 
 
@@ -223,7 +223,7 @@ class CollectRequest:
         self._check_label()
 
     def check_for_cluster(self) -> None:
-        """Check the options as far as they do not depend on the machine, before the request is sent to a cluster.
+        """Check the options that do not depend on the machine, before the request is sent to a cluster.
 
         The machine that measures the request runs `check`.
 
@@ -242,7 +242,7 @@ class CollectRequest:
             raise UsageError(f"--label: times with {self.build.cache} caches hold in every run; leave out one of both")
 
     def base_key(self, content: str, machine: str) -> str:
-        """Return `BuildRequest.base_key` for this request."""
+        """Return `BuildRequest.base_key` of this request's build and label."""
         return self.build.base_key(content, machine, self.label)
 
     def _check_studies(self) -> None:
@@ -281,7 +281,7 @@ class CollectRequest:
         return dataclasses.replace(self, build=dataclasses.replace(self.build, **build))
 
     def settings(self, threads: int, **read_back: Any) -> Settings:
-        """Return the settings at a thread count; `read_back`: effective values by the fields of `Settings`."""
+        """Return the settings at a thread count; `read_back` contains effective values by fields of `Settings`."""
         build = self.build
         return Settings(
             threads=threads,
@@ -301,9 +301,10 @@ class CollectRequest:
         return resources | {"core_set": tuple(cores[:threads])}
 
     def machine(self) -> str | None:
-        """Return `Device.identity` of the machine to measure on; None for a board or a GPU behind RPC.
+        """Return `Device.identity` of the machine to measure on; None for a device behind RPC.
 
-        The identity of a device behind RPC is known only when it is opened.
+        The identity of a device behind RPC is known only after it is opened. A dry run for a GPU returns an empty
+        string, because nothing is measured.
 
         Raises:
             MeasureError: the GPU does not report its UUID.

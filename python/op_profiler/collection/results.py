@@ -1,4 +1,4 @@
-"""`Results`: stores a model, its operators, times and failures in the dataset."""
+"""`Results`: stores the results of a worker (a model, its operators, times and failures) in the dataset."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 class Results:
-    """Results of one model so far, and the dataset that stores them.
+    """Results of one model so far; the methods store them in the dataset.
 
     Attributes:
-        device: device that the model is measured on; None until its machine is open.
+        device: device that the model is measured on; None until the machine is open.
         schedules: schedules of the operators in the build, by workload key.
         launches: grid and block of each launch on a GPU, by workload key.
         code: code of the kernels, by workload key.
@@ -56,9 +56,9 @@ class Results:
         self._task = task
 
     def identify(self, content: str, asked: Iterable[str]) -> None:
-        """Find the model in the dataset.
+        """Compute the model's key, and find out which of its results the dataset contains.
 
-        The model can be identified once its build has looked up schedule records and the machine is open.
+        Call this method after the build has looked up schedule records and after the machine was opened.
 
         Args:
             content: content of the model (`ImportedModel.content`).
@@ -73,10 +73,10 @@ class Results:
         self._narrow(tuple(n for n in ordered.build.threads if not self.earlier.answers(n)))
 
     def leave_out(self, machine: Machine) -> bool:
-        """Remove the thread counts that need no measurement, and return whether any is left.
+        """Remove the thread counts that need no measurement, and return whether any thread count is left.
 
-        These are the thread counts that the machine cannot provide, which are stored as failures, and those that
-        another process measured while this one waited for its turn.
+        Removed are thread counts that the machine cannot provide, which are stored as failures, and thread counts that
+        another process measured while this process waited for its turn.
         """
         refused = refused_threads(machine, self.request.build.threads)
         for threads, reason in refused.items():
@@ -139,7 +139,7 @@ class Results:
         self._dataset.repeated(store)
 
     def keep(self, results: Sequence[ThreadResult]) -> None:
-        """Store the results so far; called during the rounds too, so that killing the process loses a second or two."""
+        """Store the results so far. Calls during the rounds limit the loss to one or two seconds if a kill occurs."""
 
         def store() -> None:
             for result in results:

@@ -1,4 +1,4 @@
-"""Stored results that a collection reuses: of the same request, or of the same operators in other models."""
+"""Finds stored results that a collection reuses: of the same request, or of the same operators in other models."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _COVERAGE_BEFORE_IT_WAS_STORED = 0.95
 
 
 def to_repeat(measurement: Measurement, remeasure: str, *, converged: bool = False) -> bool:
-    """Return whether a stored measurement is measured again.
+    """Return whether a stored measurement must be measured again.
 
     Args:
-        remeasure: as in `CollectRequest`; failures that the machine caused are always retried.
-        converged: whether everything for whose convergence the rounds wait has converged. This measurement need not
-            have converged, because light operators may never converge.
+        remeasure: as in `Measuring`; failures that the machine caused are always retried.
+        converged: whether the convergence of the run is checked separately. A measurement that did not converge does
+            then not count as noisy for that reason alone, because light operators may never converge.
     """
     if measurement.error is not None:
         return cause_of(measurement.error) == "machine" or remeasure in ("failed", "all")
@@ -40,8 +40,8 @@ class StoredResults:
 
     Attributes:
         model_key: identity of the lowered model in the dataset.
-        run_id: identifier of the requesting run, whose own results are never repeated; None: no stored result is
-            repeated.
+        run_id: identifier of the requesting run; results that this run stored are never repeated. None: no stored
+            result is repeated.
     """
 
     dataset: Dataset
@@ -54,7 +54,7 @@ class StoredResults:
         return self.dataset.measurements_of(self.model_key, threads=threads, cache=cache, resources=resources)
 
     def timing(self, threads: int) -> StoredTiming | None:
-        """Return the timing of the whole model at a thread count, complete or not."""
+        """Return the timing of the whole model at a thread count, complete or not; None if the dataset has none."""
         return self.dataset.find_model_timing(
             self.model_key,
             threads=threads,
@@ -63,7 +63,7 @@ class StoredResults:
         )
 
     def answers(self, threads: int) -> bool:
-        """Return whether nothing has to be done at a thread count."""
+        """Return whether all requested times and counters at a thread count are stored."""
         return self.measured(threads) and not self.uncounted(threads)
 
     def uncounted(self, threads: int) -> bool:
@@ -75,7 +75,7 @@ class StoredResults:
         return self.measured(threads) and whole.error is None and whole.counters_missing is None
 
     def measured(self, threads: int) -> bool:
-        """Return whether nothing has to be timed at a thread count."""
+        """Return whether all requested times at a thread count are stored, so that nothing has to be timed."""
         timing = self.timing(threads)
         if timing is None or not timing.complete:
             return False
@@ -89,7 +89,7 @@ class StoredResults:
         return whole.error is not None or self._covers(timing)
 
     def _disturbed_pair(self, timing: StoredTiming) -> bool:
-        """Return whether whole model and operators are measured again together, so that they can be compared."""
+        """Return whether the whole model and its operators must be measured again together, to be comparable."""
         disturbed = timing.timing.not_a_pair is not None or timing.timing.disturbed_by is not None
         return disturbed and self.request.measuring.remeasure == "noisy" and self._is_of_other_run(timing)
 
@@ -97,8 +97,10 @@ class StoredResults:
         return (timing.timing.coverage or _COVERAGE_BEFORE_IT_WAS_STORED) >= self.request.measuring.coverage
 
     def replaced(self, threads: int) -> bool:
-        """Return whether stored results at a thread count are measured again, so that even a slower time replaces
-        them."""
+        """Return whether new complete times at a thread count replace the stored times in any case.
+
+        They do if they were requested again, or if the stored times cover a smaller share of the model than requested.
+        """
         timing = self.timing(threads)
         return bool(self.request.measuring.remeasure) or (timing is not None and not self._covers(timing))
 
@@ -110,7 +112,7 @@ class StoredResults:
         return self.run_id is not None and row.run_id != self.run_id
 
     def beside(self, counted: Counted) -> Iterator[tuple[StoredMeasurement | StoredTiming, dict[str, Any]]]:
-        """Yield the stored timing and measurements with the counters that belong to each."""
+        """Yield each stored timing and measurement that was counted, with its counters."""
         for threads in {n for n, _ in counted}:
             timing = self.timing(threads)
             assert timing is not None
@@ -120,7 +122,7 @@ class StoredResults:
                     yield row, counted[threads, key]
 
     def complete(self, threads: int) -> dict[str, Measurement]:
-        """Return measurements and failures at a thread count, by workload key."""
+        """Return the complete measurements and failures of operators at a thread count, by workload key."""
         return {key: row.measurement for key, row in self._stored(threads).items() if row.complete}
 
     def kept(self, threads: int) -> set[str]:
@@ -131,8 +133,10 @@ class StoredResults:
         return {key for key, row in self._stored(threads).items() if row.complete and not self._repeated(row)}
 
     def known(self) -> dict[int, dict[str, Measurement]]:
-        """Return times that are valid in any model, by thread count and workload key; none for the cache state
-        ``model``."""
+        """Return the reusable times of operators with hot or cold caches, by thread count and workload key.
+
+        These times are valid in any model. For the cache state ``model`` the result is empty.
+        """
         if self.request.build.cache == "model":
             return {}
         kept = {threads: self.kept(threads) for threads in self.request.build.threads}
@@ -140,9 +144,10 @@ class StoredResults:
         return {n: {k: m for k, m in rows.items() if k in kept[n] and not m.error} for n, rows in complete.items()}
 
     def samples(self, session: Session) -> dict[int, Samples]:
-        """Return the samples that a process of the same request stored before it was killed.
+        """Return the samples, by thread count, that a process of the same request stored before it was killed.
 
-        Rounds visit all thread counts, so the samples are used only if every thread count has the same number of them.
+        Each round visits all thread counts, so the samples are used only if all thread counts have the same number of
+        rounds.
         """
         from op_profiler.collection.checkpoint import restored
         from op_profiler.measure.samples import Samples

@@ -14,20 +14,19 @@ _PATIENCE_SECONDS = 10.0
 
 @functools.cache
 def project_revision() -> str:
-    """Return the git revision of the checkout that this package runs from, or the version of the package without
-    one."""
+    """Return the git revision of this package's checkout; the version of the package if it is not a checkout."""
     found = _revision(Path(op_profiler.__file__).parent) if is_checkout() else None
     return found or op_profiler.__version__
 
 
 @functools.cache
 def user_revision() -> str | None:
-    """Return Git's revision of the current folder, as of the first call; None outside a checkout."""
+    """Return the git revision of the current folder at the first call; None outside a git checkout."""
     return _revision(Path.cwd())
 
 
 def _revision(folder: Path) -> str | None:
-    """Return the commit of a checkout, with the suffix ``-dirty`` if a tracked file was changed."""
+    """Return the commit of a checkout, with the suffix ``-dirty`` if a tracked file was changed; None without git."""
     command = ["git", "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty"]
     try:
         done = subprocess.run(

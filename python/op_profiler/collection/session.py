@@ -37,9 +37,9 @@ from op_profiler.targets.machine import Machine, TimedModel
 
 NO_WHOLE = "the runtime there cannot run the model as a whole: there is only the sum of its operators"
 _BATCH_US = 2e4
-"""Duration of the calls between two readings of the energy counter, in microseconds."""
+"""Duration of the calls between two readings of the energy counter, microseconds."""
 _LEAST_US = 0.001
-"""Resolution of stored times; a round that is shorter than the call overhead gets this time."""
+"""Smallest time that is stored, microseconds; a sample that the call overhead would make smaller gets this time."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +63,7 @@ class ThreadResult:
 
 
 Checkpoint = Callable[[float, Callable[[], list[ThreadResult]]], None]
-"""Called with the share that is done and a function that returns the results so far."""
+"""A function that is called with the finished share of the rounds and a function that returns the results so far."""
 
 
 class Session:
@@ -72,9 +72,10 @@ class Session:
     Args:
         model: model on its device, ready to run.
         kernel_operators: operator of each kernel of `model`, in the same order.
-        count: function that reads the counters of each kernel after the rounds.
-        known: measurements that need not be repeated (operators with hot and cold caches that were measured in another
-            model), by thread count and workload key; they are included in the sum.
+        limits: limits of the rounds; None for those of the machine.
+        count: function that reads the counters of each kernel after the rounds; None to read no counters.
+        known: measurements that are not repeated (operators with hot or cold caches that were measured before), by
+            thread count and workload key; their times are included in the sum of operators.
         remembered: whether the state of the machine in this run contributes to its reference state.
     """
 
@@ -110,10 +111,11 @@ class Session:
         self._host: HostState | None = None
 
     def check_kernels(self, step: Callable[[Operator], None]) -> None:
-        """Run every kernel once with TVM's own checks, in order, and record those that fail.
+        """Run every kernel once with TVM's own checks, in order, and record the errors of kernels that fail.
 
         Args:
-            step: called before each kernel, so that the last call shows which kernel crashed the process.
+            step: called with the operator before each kernel, so that the last call shows which kernel crashed the
+                process.
         """
         for index, group in enumerate(self.groups):
             step(self.operators[group])
@@ -125,8 +127,8 @@ class Session:
         """Run the rounds and return the results.
 
         Args:
-            samples: samples by thread count, empty or those of an earlier process of the same request; new samples are
-                added.
+            samples: samples by thread count, empty or from an earlier process of the same request; new samples are
+                added to them.
             checkpoint: called after each window of rounds.
         """
         threads = self.request.build.threads
@@ -173,14 +175,14 @@ class Session:
         return quiet_rounds(samples, noise=noise, target=self.limits.target)
 
     def _is_unsteady(self, quiet: QuietRounds, median_us: float | None, readings_us: Sequence[float | None]) -> bool:
-        """Return whether the rounds are scattered, or the readings before and after them differ from them."""
+        """Return whether the rounds scatter too much, or a time before or after them differs from their median."""
         return not quiet.is_steady or any(apart(reading_us, median_us) for reading_us in readings_us)
 
     def _state(self, threads: int, samples: Samples) -> MachineState | None:
-        """Return the state of the machine during the run, and store it for later runs.
+        """Return the state of the machine during the run, and store it for later runs if `remembered` is true.
 
-        None without reference kernels, under background load, which is no state of the machine, and with resources that
-        the user changed.
+        Returns None without reference kernels, under background load, and if the user changed resources: the readings
+        do not show the machine's own state then.
         """
         probe = self.machine.steadiness_probe()
         changed = self.request.measuring.resources
@@ -195,7 +197,12 @@ class Session:
     def _between_runs(
         self, threads: int, rounds_us: np.ndarray, median_us: float | None, samples: Samples, group: int | None
     ) -> dict[str, Any]:
-        """Return the fields of `Measurement` about other runs for an operator; for the whole model if it is None."""
+        """Return the fields of `Measurement` about other runs (`between_runs`) for an operator or the whole model.
+
+        Args:
+            rounds_us: time of each round, microseconds.
+            group: index of the operator in `operators`; None for the whole model.
+        """
         state = self._states.get(threads)
         if state is None or (group is not None and len(rounds_us) < samples.rounds):
             return {}
@@ -205,10 +212,10 @@ class Session:
         return dataclasses.asdict(between_runs(rounds_us, samples.window_rounds, state, shares, median_us))
 
     def _measure_energy(self, samples: dict[int, Samples]) -> None:
-        """Measure the energy of the whole model and of each heavy operator, if the machine has a counter.
+        """Measure the energy of the whole model and of each heavy operator, if the machine has an energy counter.
 
-        A counter advances every few milliseconds at best, so an operator is called many times in a row: its energy is
-        that with hot caches, independent of the cache state of its times.
+        The counter advances every few milliseconds at best, so an operator is called many times in a row. Its energy is
+        therefore always that with hot caches, independent of the cache state of its times.
         """
         counter, wanted = self.machine.energy_mj, self.request.measuring.energy
         if wanted == "none" or counter() is None:
@@ -228,7 +235,7 @@ class Session:
         return 1
 
     def _run_for_a_while(self, kernel: int, samples: Samples) -> int:
-        """Call a kernel for some milliseconds, at least twice; return the number of calls, 0 after a failure."""
+        """Call a kernel for about `_BATCH_US`, at least twice; return the number of calls, or 0 after a failure."""
         times_us = samples.matrix()[:, kernel]
         shortest_us = np.nanmin(times_us) if not np.isnan(times_us).all() else _BATCH_US
         calls = max(int(_BATCH_US / max(shortest_us, 0.1)), 2)
@@ -238,7 +245,7 @@ class Session:
         return all(operator.key in self._known.get(n, {}) for n in self.request.build.threads)
 
     def _settings(self, threads: int) -> Settings:
-        """Return the requested settings, and those read back after a run of the model with this thread count."""
+        """Return the requested settings with effective values, read after a run of the model at this thread count."""
         build = self.request.build
         resources = read_back(of_gpu=build.kind.on_gpu) if build.place is None else {}
         return self.request.settings(
@@ -321,10 +328,11 @@ class Session:
     def _of_operator(
         self, threads: int, group: int, columns: np.ndarray, samples: Samples, used: np.ndarray
     ) -> Measurement | None:
-        """Return the measurement of an operator; None if it was not timed.
+        """Return the measurement of an operator; None if the operator was not timed.
 
         Args:
-            columns: times of its kernels, shape (rounds, kernels).
+            group: index of the operator in `operators`.
+            columns: times of the operator's kernels, microseconds, shape (rounds, kernels).
             used: mask of the rounds that medians use, shape (rounds,).
         """
         error = self.errors.get(group) or samples.failure(group)
@@ -346,13 +354,16 @@ class Session:
         )
 
     def _energies(self, threads: int, group: int | None) -> dict[str, Any]:
-        """Return the fields of `Measurement` about the energy of an operator; of the whole model if it is None."""
+        """Return the energy fields of `Measurement` for an operator, or for the whole model if `group` is None."""
         energy_mj = self._energy.get((threads, group))
         state: Cache = "model" if group is None else "hot"
         return {"energy_mj": energy_mj, "energy_cache": state if energy_mj is not None else None}
 
     def _sum_us(self, threads: int, results: Sequence[OperatorResult]) -> tuple[float | None, tuple[str, ...]]:
-        """Return the sum of medians times occurrences, None if an operator has no time; and the keys of the latter."""
+        """Return the sum of medians times occurrences, microseconds, and the keys of the operators without a time.
+
+        The sum is None if an operator has no time.
+        """
         times = {key: m.median_us for key, m in self._known.get(threads, {}).items()}
         times |= {r.operator.key: r.measurement.median_us for r in results}
         missing = tuple(o.key for o in self.operators if times.get(o.key) is None)
@@ -361,7 +372,7 @@ class Session:
         return sum(float(times[o.key] or 0) * int(n) for o, n in zip(self.operators, np.bincount(self.groups))), ()
 
     def _details(self, threads: int, samples: Samples, outcome: Outcome | None) -> dict[str, Any]:
-        """Return the details of a run for `ModelTiming`, besides its times."""
+        """Return the details of a run for `ModelTiming.details`, which are not times of the model."""
         details: dict[str, Any] = {"rounds": samples.rounds, "running_seconds": self.machine.running_seconds()}
         gap_us = samples.gap_us()
         if gap_us is not None:
@@ -391,7 +402,7 @@ class Session:
 
 
 def _ratios(ratios: np.ndarray) -> dict[str, Any]:
-    """Return the entries of `ModelTiming.details` about the ratios of the rounds."""
+    """Return the entries of `ModelTiming.details` about the ratio of operator sum to whole model in each round."""
     return {
         "ratio_per_round": float(np.median(ratios)),
         "ratio_per_round_ci": [end if np.isfinite(end) else None for end in median_interval(ratios)],

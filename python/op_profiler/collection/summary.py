@@ -1,4 +1,4 @@
-"""`ModelReport`: the results of a collection, read from the dataset, so that new and reused numbers agree."""
+"""`ModelReport`: the results of a collected model, read from the dataset, so that new and reused numbers agree."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ class ThreadReport:
     """Results of one model at one thread count.
 
     Attributes:
-        measurements: measurements by workload key.
-        measured, reused: number of operators that this run timed, and that were read from the dataset.
+        settings, timing: settings and timing of the whole model; None if unknown.
+        measurements: measurements of the operators, by workload key.
+        measured: number of operators that this run measured.
+        reused: number of operators whose measurements an earlier run stored.
     """
 
     settings: Settings | None
@@ -48,7 +50,7 @@ class ThreadReport:
 
     @property
     def disturbed(self) -> Counter[str]:
-        """Number of operators whose time predictors leave out as disturbed, by the reason."""
+        """Number of operators whose time was disturbed, so that predictors leave it out, by reason."""
         times = (m for m in self.measurements.values() if m.median_us is not None)
         return Counter(filter(None, (disturbance_of(m.foreign_load, m.disturbed_by) for m in times)))
 
@@ -64,21 +66,22 @@ class ModelReport:
     """Results of one model of a collection.
 
     Attributes:
-        model_key: identity of the lowered model in the dataset.
+        request: request of the collection.
+        model_key: key of the lowered model in the dataset; empty if it could not be lowered.
         operators: each distinct operator with its number of calls in the model.
         threads: results by thread count; empty in a dry run, and if the model could not be lowered.
-        error: reason why times of the model are missing.
+        error: why times of the model are missing; None if no time is missing.
         error_code: exit code for `error`.
         notes: notes for the user on the model.
         agreement: agreement of the outputs with those of the model's own framework; None if unknown.
-        base: the same model with default schedules, if studies were requested.
-        studies: results of the studies.
+        base: report of the same model with default schedules; None if no studies were requested.
+        studies: results of the studies; None if no studies were requested.
         batch_size: batch size of the lowered model; None if it could not be lowered.
         launches: grid and block of each launch on a GPU, by workload key.
-        templates: templates of the schedules in a dry run, by workload key, of the kernels that were built.
-        layers: layers of the user's model in each call, by workload key, where known.
+        templates: in a dry run, the templates of the schedules of the kernels that were built, by workload key.
+        layers: layers of the user's model in each call, by workload key, for operators with known layers.
         kept_failures: failures of operators that have a time from an earlier run.
-        run_id: identifier of the run, under which its results are stored.
+        run_id: identifier of the run; its results are stored with this identifier.
         stage_seconds: duration of each stage of the worker processes, including studies; empty if everything was read
             from the dataset.
     """
@@ -103,7 +106,7 @@ class ModelReport:
 
     @property
     def label(self) -> str:
-        """Name and batch of the model for a title."""
+        """Name and batch size of the model, for a title."""
         return self.request.build.model.title + (f", batch {self.batch_size}" if self.batch_size is not None else "")
 
     @property
@@ -119,8 +122,10 @@ class ModelReport:
         return EXIT_FAILURES_RECORDED if failed else EXIT_OK
 
     def share(self, key: str) -> float | None:
-        """Return the share of an operator in the sum of operators, at the largest thread count with times; None without
-        a time."""
+        """Return the share of an operator in the sum of operators, at the largest thread count with measurements.
+
+        The result is None if the operator has no time.
+        """
         if not self.threads:
             return None
         report = self.threads[max((n for n, t in self.threads.items() if t.measurements), default=max(self.threads))]
@@ -136,8 +141,10 @@ class ModelReport:
         return time_by_layer(self.threads[threads].measurements, calls, self.layers, depth)
 
     def ranked(self) -> list[tuple[Operator, int]]:
-        """Return the operators by decreasing share of the time; operators without a time come last, by decreasing
-        FLOPs."""
+        """Return the operators ordered by decreasing share of the time.
+
+        Operators without a time come last, ordered by decreasing FLOPs.
+        """
 
         def rank(item: tuple[Operator, int]) -> tuple[float, float]:
             share = self.share(item[0].key)
@@ -146,7 +153,7 @@ class ModelReport:
         return sorted(self.operators, key=rank, reverse=True)
 
     def heavy(self) -> list[tuple[Operator, int]]:
-        """Return the operators that make up the requested coverage of the time."""
+        """Return the heaviest operators that together make up the requested coverage; without times, all operators."""
         chosen: list[tuple[Operator, int]] = []
         reached = 0.0
         for operator, count in self.ranked():
@@ -158,7 +165,7 @@ class ModelReport:
         return chosen or self.ranked()
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return a plain object for each thread count; one without times for a dry run or a failed model."""
+        """Return a JSON-serializable dictionary for each thread count; its times are None without a measurement."""
         request = self.request
         base: dict[str, Any] = {
             "model": request.build.model.title,
@@ -241,7 +248,7 @@ class LayerTime:
 
     Attributes:
         layer: name of the layer; empty for kernels whose layer is unknown.
-        us: microseconds in one run of the model.
+        us: time in one run of the model, microseconds.
         calls: number of kernel calls.
         share: share of the sum of all operators.
     """
@@ -258,13 +265,13 @@ def time_by_layer(
     layers: Mapping[str, CallLayers],
     depth: int | None = None,
 ) -> list[LayerTime]:
-    """Return the times of a model's layers, the slowest first; a kernel counts for the layer of its anchor.
+    """Return the times of a model's layers, the slowest first; the time of a kernel belongs to its anchor's layer.
 
     Args:
         measurements: measurements of the model's operators, by workload key; operators without a time are omitted.
         calls: number of calls of each operator in the model.
         layers: layers of each call, by workload key.
-        depth: number of parts of a layer's path that are kept; None for all.
+        depth: number of parts of a layer's path that are kept; layers with equal parts are added. None: all parts.
     """
     times: dict[str, list[float]] = {}
     for key, measurement in measurements.items():
@@ -278,12 +285,12 @@ def time_by_layer(
 
 
 def attributed(times: list[LayerTime]) -> float | None:
-    """Return the share of the time that belongs to a known layer; None if there is no time."""
+    """Return the share of the total time that belongs to known layers; None for an empty list."""
     return sum(one.share for one in times if one.layer) if times else None
 
 
 def _call_times_us(measurement: Measurement, calls: int) -> list[float]:
-    """Return the times of the calls, which add up to the time of the operator."""
+    """Return the times of an operator's calls, microseconds, scaled so that their mean is the operator's median."""
     if measurement.median_us is None:
         return []
     columns = list(zip(*measurement.samples_us)) if measurement.samples_us else []

@@ -41,10 +41,10 @@ _STAGES_OF_THE_WHOLE = (
     "comparing with float32",
     "measuring",
 )
-"""Stages in which a crash does not affect single operators, which are then measured one by one."""
+"""Stages in which a crash may be due to the whole model, so that its operators are then measured one by one."""
 _STUDIES: tuple[Work, ...] = ("tune", "compare", "vendor")
 _TIMES_AS_LONG = {"tune": 6.0}
-"""Duration of the studies that take longer than measuring the model, relative to it; estimates for the progress bar."""
+"""Estimated duration of studies, relative to measuring the model (default 1), for the progress bar."""
 
 
 class Collection:
@@ -54,8 +54,8 @@ class Collection:
         db: SQLAlchemy URL; the dataset is created if it does not exist.
 
     Attributes:
-        deviation: largest deviation of a reference kernel from the machine's reference state during this collection, as
-            a share of its usual time; negative if it was faster. None if unknown.
+        deviation: largest deviation of a reference kernel from the machine's reference state during this collection,
+            relative to the kernel's usual time; negative if the kernel was faster. None if unknown.
     """
 
     def __init__(self, db: str) -> None:
@@ -73,17 +73,19 @@ class Collection:
 
     @property
     def dataset(self) -> Dataset:
-        """The dataset, opened at its first use, after every request was checked."""
+        """The dataset, which is opened at the first access."""
         if self._dataset is None:
             self._dataset = Dataset.open(self._db)
         return self._dataset
 
     def run(self, frontend: Frontend, requests: Sequence[CollectRequest], progress: Progress) -> list[ModelReport]:
-        """Collect one model after the other.
+        """Collect one model after the other, and return a report for each request.
+
+        If there are several requests, an unknown model becomes a report with an error, and the others are collected.
 
         Raises:
-            OpProfilerError: the only request is not valid, or the dataset cannot be used. If there are several
-                requests, an invalid one becomes a report with its error, and the others are collected.
+            OpProfilerError: a request is not valid, the only request names an unknown model, or the dataset cannot be
+                used.
         """
         for request in requests:
             request.check()
@@ -101,7 +103,7 @@ class Collection:
         return reports
 
     def _studied(self, frontend: Frontend, request: CollectRequest, progress: Progress, index: int) -> ModelReport:
-        """Return the model with default schedules, the results of the studies, and the requested model."""
+        """Collect the model with default schedules, run the studies, and collect the model as requested."""
         without = dataclasses.replace(request.of(schedules=records.NONE), studies=Studies())
         asked = [work for work in _STUDIES if getattr(request.studies, work)]
         again: list[Work] = ["measure"] if request.build.schedules != records.NONE else []
@@ -127,7 +129,7 @@ class Collection:
         return dataclasses.replace(report, base=base, studies=found, stage_seconds=seconds)
 
     def _study(self, task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]) -> WorkerOutcome:
-        """Run one study; results that were stored before a crash are not computed again."""
+        """Run one study; if its process crashes, run it again, using the results that were stored before the crash."""
         seconds = dict[str, float]()
         for _ in range(_MOST_STUDY_CRASHES):
             outcome = run_worker(task, progress, index, span)
@@ -159,7 +161,10 @@ class Collection:
         return self._report(request, outcome, run_id)
 
     def _stored_results(self, frontend: Frontend, request: CollectRequest, run_id: str) -> lookup.StoredModel | None:
-        """Return the stored results; None also if only a worker can find them, by lowering or on the machine."""
+        """Return the stored model that matches a request; None if it is not stored.
+
+        The result is also None if only a worker can identify the model, by lowering it or by opening the machine.
+        """
         content, machine, dataset = frontend.fingerprint(request.build.model), request.machine(), self.dataset
         if content is None or machine is None:
             return None
@@ -168,7 +173,7 @@ class Collection:
     def _work_with_resources(
         self, task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]
     ) -> WorkerOutcome:
-        """Run workers with the requested resources, which they inherit; resources are restored in any case."""
+        """Run workers with the requested resources, which child processes inherit, and restore the resources."""
         request = task.request
         if request.build.on_host and not request.dry_run and not self._looked_at_load:
             self._looked_at_load = True
@@ -180,7 +185,7 @@ class Collection:
             return WorkerOutcome(error=str(error), code=error.exit_code)
 
     def _work(self, task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]) -> WorkerOutcome:
-        """Run workers until the task is done: after each crash a new one, without the operator that crashed."""
+        """Run workers until the task is done; after a crash, start a new worker that skips the crashing operator."""
         key, seconds = "", dict[str, float]()
         for _ in range(_MOST_CRASHES):
             outcome = run_worker(task, progress, index, span)
@@ -205,7 +210,7 @@ class Collection:
         return outcome
 
     def _report(self, request: CollectRequest, outcome: WorkerOutcome, run_id: str) -> ModelReport:
-        """Return the results of the model in the dataset; this run measured those stored under its `run_id`."""
+        """Return the results of the model in the dataset; results with this `run_id` count as measured by this run."""
         key = outcome.model_key
         operators = tuple((o, len(positions)) for o, positions in self.dataset.model_operators(key))
         threads: dict[int, ThreadReport] = {}
@@ -255,7 +260,7 @@ class Collection:
         self.deviation = max((*known, *shares.values()), key=abs, default=None)
 
     def _kept_failures(self, request: CollectRequest, key: str, run_id: str) -> tuple[Failure, ...]:
-        """Return failures of operators that have an earlier time in the dataset."""
+        """Return the failures, under the request's settings, of operators that have a time in the dataset."""
         return tuple(
             f
             for f in self.dataset.failures(key)
@@ -266,17 +271,21 @@ class Collection:
 
 
 def describe_machine(request: CollectRequest, progress: Progress) -> Device:
-    """Return the machine that a request is measured on; if there are several boards, one that is free.
+    """Return the device that a request is measured on; if there are several boards, a free one.
 
     Raises:
-        OpProfilerError: there is no such machine, or it does not answer.
+        OpProfilerError: the machine does not exist or does not answer.
     """
     (fields,) = _result_of(WorkerTask(request, work="describe"), progress)
     return Device(**fields)
 
 
 def _result_of(task: WorkerTask, progress: Progress) -> list[dict[str, Any]]:
-    """Return the result of a process that measures nothing."""
+    """Run a worker whose task returns a result, and return the result.
+
+    Raises:
+        OpProfilerError: the worker crashed or reported an error.
+    """
     outcome = run_worker(task, progress, 0, _WHOLE)
     if outcome.crash is not None:
         raise OpProfilerError(f"the process died ({outcome.crash}) while {outcome.stage}")
@@ -286,13 +295,13 @@ def _result_of(task: WorkerTask, progress: Progress) -> list[dict[str, Any]]:
 
 
 def _spans(works: Sequence[Work]) -> list[tuple[float, float]]:
-    """Return the share of each work in a model's time, as begin and end from 0 to 1, one after the other."""
+    """Return the begin and end of each work within the progress of a model, from 0 to 1, one after the other."""
     ends = list(itertools.accumulate(_TIMES_AS_LONG.get(work, 1.0) for work in works))
     return [(begin / ends[-1], end / ends[-1]) for begin, end in zip([0.0, *ends], ends)]
 
 
 def _failure_of_the_whole(threads: dict[int, ThreadReport]) -> str | None:
-    """Return the reason why a model has no time as a whole, from any run; None if it has one."""
+    """Return why a model has no time as a whole, at the thread counts concerned; None if it has all these times."""
     errors = {
         f"measured operator by operator, since {error}"
         if thread.measurements
@@ -304,6 +313,6 @@ def _failure_of_the_whole(threads: dict[int, ThreadReport]) -> str | None:
 
 
 def _add(seconds: dict[str, float], more: Mapping[str, float]) -> None:
-    """Add the seconds of each stage of another process."""
+    """Add the durations `more` of stages to the durations `seconds`, in place."""
     for stage, spent in more.items():
         seconds[stage] = seconds.get(stage, 0.0) + spent

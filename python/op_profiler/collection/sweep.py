@@ -1,4 +1,4 @@
-"""Sweeps: one request for each combination of resource values."""
+"""Sweeps (``--sweep``): creates one request for each combination of resource values."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from op_profiler.resources import resource_to_sweep
 
 
 def parse_sweeps(words: Sequence[str]) -> list[dict[str, Any]]:
-    """Return every combination of resource values; one empty combination without `words`.
+    """Parse the values of ``--sweep``, and return every combination of resource values.
 
     Args:
-        words: each ``NAME=VALUE,VALUE,...``.
+        words: resources in the form ``NAME=VALUE,VALUE,...``. Without words, the result is one empty combination.
 
     Raises:
-        UsageError: a word has another form, a resource occurs twice or cannot be set here, or a value is out of range.
+        UsageError: a word has another form, a resource occurs twice or cannot be swept, or a value is out of range.
     """
     values: dict[str, list[Any]] = {}
     for word in words:
@@ -37,10 +37,10 @@ def parse_sweeps(words: Sequence[str]) -> list[dict[str, Any]]:
 def swept(request: CollectRequest, combinations: Sequence[dict[str, Any]]) -> list[CollectRequest]:
     """Return a copy of the request for every combination of resource values.
 
-    Thread counts for which a core set is too small are removed.
+    Thread counts above the size of a combination's core set are removed.
 
     Raises:
-        UsageError: no thread count is left.
+        UsageError: no thread count is left for a combination, or the request names no thread counts.
     """
     requests = []
     counts = request.build.threads

@@ -1,4 +1,4 @@
-"""A compiled function of the user, timed on a board and stored as an operator; for example, a function on an FPGA."""
+"""Times a compiled function of the user on a board and stores it as an operator; for example, a function on an FPGA."""
 
 from __future__ import annotations
 
@@ -33,18 +33,22 @@ Tensors = Sequence[tuple[tuple[int, ...], str]]
 def measure_module(
     path: Path, entry: str, target: str, compiler: str, place: Place, tensors: Tensors, db: str
 ) -> dict[str, Any]:
-    """Time a function with random tensors and store the result; the device has core type ``IP``.
+    """Time a function of a module on a board with random tensors, and store the result; the core type is ``IP``.
 
     Args:
         path: a module that TVM's runtime can load (.so) or link (.o, .tar) on the board.
+        entry: name of the function in the module.
+        target: target of the board.
         compiler: compiler whose runtime runs on the board.
+        place: where the board is reached.
         tensors: shape and dtype of every argument, the output last.
+        db: address of the dataset.
 
     Returns:
-        Plain values: operator, address, processor, median_us and error.
+        JSON-serializable values: operator, operator_key, address, processor, core_type, median_us and error.
 
     Raises:
-        UsageError: there is no such file.
+        UsageError: the file does not exist or is too large.
         MeasureError: the board does not answer.
     """
     if not path.is_file() or path.stat().st_size > _LARGEST_BYTES:
@@ -74,7 +78,7 @@ def measure_module(
 
 
 def _operator(path: Path, entry: str, tensors: Tensors) -> Operator:
-    """Return the operator with its tensors and the content of its file; the amount of its computation is unknown."""
+    """Return the operator of a function, with a hash of the module's content; its FLOPs are unknown and therefore 0."""
     specs = [TensorSpec(shape, dtype) for shape, dtype in tensors]
     sizes = [math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in tensors]
     content = hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,9 +1,9 @@
-"""The worker process that lowers, compiles and measures one model, and stores the results in the dataset.
+"""The worker process, which lowers, compiles and measures one model, and stores the results in the dataset.
 
 The worker is a separate process for three reasons: if a compiler or a kernel crashes, only one operator is lost and not
 the run; TVM reads its environment only once; and everything that TVM prints from C++ goes to the log of this process,
-not to the screen. Before each step the process announces it as a JSON object on a line; the last announcement before a
-crash shows what crashed.
+not to the screen. The process announces each step as a JSON object on a line before the step begins, so that the last
+announcement before a crash shows what crashed.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ if TYPE_CHECKING:
     from op_profiler.targets.machine import LoadedModel, TimedModel
 
 _CHECKPOINT_SECONDS = 1.0
-"""Time between checkpoints. Storing takes a tenth of a window of rounds; a kill loses this time and one window."""
+"""Seconds between checkpoints. Storing takes a tenth of a window of rounds; a kill loses this time and one window."""
 
 
 class CollectionWorker(WorkerBase):
-    """Worker that carries out one task."""
+    """Worker that carries out one `WorkerTask`."""
 
     checking: str | None = None
     _next_checkpoint = 0.0
 
     def run(self) -> None:
-        """Lower, compile and measure the model, and store the results.
+        """Carry out the task: describe the machine, or lower, compile, measure or study the model.
 
         Raises:
             OpProfilerError: a problem of the model, the machine or the dataset.
@@ -87,7 +87,7 @@ class CollectionWorker(WorkerBase):
                 self._carry_out()
 
     def _description(self) -> dict[str, Any]:
-        """Fields of the machine's `Device`."""
+        """Open the machine of the request, and return the fields of its `Device`."""
         build = self.build
         target = load_target(build)
         machine = open_machine(build.target, target, build.place, self.request.measuring.core_set)
@@ -107,7 +107,10 @@ class CollectionWorker(WorkerBase):
             self._measure_model()
 
     def _is_stored(self) -> bool:
-        """Return whether the dataset has all requested results; the supervisor can check this only for some models."""
+        """Return whether the dataset has all requested results.
+
+        The supervisor can check this before it starts a worker only for some models.
+        """
         machine = self.request.machine()
         if machine is None:  # asked for once more after compiling, which may take long
             machine = self.machine().device.identity
@@ -120,12 +123,12 @@ class CollectionWorker(WorkerBase):
         return True
 
     def _note(self, *notes: str) -> None:
-        """Announce notes for the user on the model, the build and its schedule records."""
+        """Add notes for the user on the model, the build and its schedule records, and announce all notes."""
         self.notes += tuple(note for note in notes if note not in self.notes)
         self.announce(notes=list(self.notes))
 
     def _study(self) -> None:
-        """Run a study, which also returns a result for the report."""
+        """Run the study of the task, and announce its result for the report."""
         kinds: dict[str, type[Study]] = {"tune": ModelTuner, "compare": ModelComparison, "vendor": VendorComparison}
         study = kinds[self.task.work](
             self.request,
@@ -148,7 +151,7 @@ class CollectionWorker(WorkerBase):
         return fused.occurrences
 
     def _dry_run(self) -> None:
-        """Extract operators and their cost; also build if launches are known only after a build."""
+        """Store the model's operators without measuring; build the model only if its launches are unknown otherwise."""
         built = self.build.kind.dry_run_builds
         occurrences = self._compile().occurrences if built else self._fuse()
         self._note(*notes_of_control(self.job.model))
@@ -157,7 +160,7 @@ class CollectionWorker(WorkerBase):
         self.results.store_operators([o.operator for o in occurrences], locations, self.job.model, self.notes)
 
     def _compile(self) -> CompiledModel:
-        """Return the built model, and store the schedule and the launches of every operator."""
+        """Build the model, and copy schedules, launches, code and other properties of the build to `results`."""
         specs = static_inputs(self.job.model, self.build)
         built = self.job.built
         compiled = built.compiled
@@ -203,7 +206,7 @@ class CollectionWorker(WorkerBase):
                 return
 
     def _give_up(self, error: OpProfilerError) -> None:
-        """Announce that the model cannot be measured as a whole."""
+        """Announce that the model cannot be measured as a whole; under the executor ``vm``, raise the error."""
         if self.build.executor == "vm":
             raise error
         self.announce(one_by_one=str(error))
@@ -249,7 +252,7 @@ class CollectionWorker(WorkerBase):
         self.results.keep(session.measure(earlier.samples(session), self._checkpoint))
 
     def _count_what_was_timed(self, count: Count) -> bool:
-        """Read counters that an earlier collection did not request; return whether there were any to read."""
+        """Add counters to stored times that lack them; return whether any stored times lacked counters."""
         earlier = self.results.earlier
         threads = [n for n in self.results.request.build.threads if earlier.uncounted(n)]
         if threads:
@@ -261,7 +264,7 @@ class CollectionWorker(WorkerBase):
         self.announce(stage="checking", operator=operator.key)
 
     def _look_at_values(self, loaded: LoadedModel, operators: Sequence[Operator]) -> None:
-        """Inspect the values that the model computes: their accuracy, and whether denormal numbers slow it down."""
+        """Store details of the values that the model computes: their accuracy, and the shares of denormal numbers."""
         self.announce(stage="looking at values")  # of the whole model: a crash is no longer the last kernel's
         if self.build.on_host:  # from a board every tensor would have to be fetched
             self.results.details["denormal"] = denormal_shares(operators, loaded.kernel_outputs())
@@ -279,5 +282,5 @@ class CollectionWorker(WorkerBase):
 
 
 def main() -> int:
-    """Run the task; entry point of the process."""
+    """Read a task and carry it out; entry point of the process, whose exit code it returns."""
     return carry_out(WorkerTask, lambda task, announce: CollectionWorker(task, announce).run())

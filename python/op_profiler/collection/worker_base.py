@@ -1,4 +1,4 @@
-"""`WorkerBase`: task, machine, dataset and announcements that all kinds of workers share."""
+"""`WorkerBase`: base class of a worker, with its task, machine, dataset and announcements."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class WorkerBase:
     """A worker with one task.
 
     Args:
-        announce: sends an event before the step that it announces begins.
+        announce: sends an event (keyword arguments) to the supervisor; called before each step begins.
     """
 
     def __init__(self, task: WorkerTask, announce: Callable[..., None]) -> None:
@@ -40,7 +40,7 @@ class WorkerBase:
         self.results: Results
 
     def machine(self) -> Machine:
-        """Return the machine to measure on, and store it in the dataset."""
+        """Return the machine to measure on, which is opened if needed, and store a new machine in the dataset."""
         machine = self.job.machine
         if machine is not self._known:
             self._known = machine
@@ -55,13 +55,16 @@ class WorkerBase:
         return self.results.device
 
     def identify(self) -> None:
-        """Find the model in the dataset, and announce its key."""
+        """Compute the model's key, find its stored results, and announce the key."""
         self.results.identify(self.job.model.content, self.asked)
         self.announce(model_key=self.results.model_key)
 
     def lost(self, error: BoardLostError) -> None:
-        """Close a lost board, so that it or another board with its key is requested next; raise after too many
-        losses."""
+        """Close a lost board, so that the next use requests a board with the same key again.
+
+        Raises:
+            BoardLostError: boards were lost `_MOST_LOSSES` times.
+        """
         self.job.close()
         self.losses += 1
         if self.losses >= _MOST_LOSSES:

@@ -33,7 +33,7 @@ _STAGES = {
     "timing the vendor's kernels": (0.2, 1.0),
 }
 _KEPT = {"model_key", "result", "one_by_one", "error", "code", "done"}
-"""Fields of an event that the outcome stores unchanged."""
+"""Fields of an event that are copied to the fields of `WorkerOutcome` with the same names."""
 _WORKER = "op_profiler.collection.worker"
 
 
@@ -42,14 +42,18 @@ class WorkerOutcome:
     """Outcome of a worker process: its announcements, its result, and how it ended.
 
     Attributes:
-        stage: last stage of the process.
+        stage: last stage that the process announced.
         seconds: duration of each stage so far.
-        operator: workload key of the operator that was announced last in that stage.
-        one_by_one: reason why the model cannot be measured as a whole; None if it can.
-        excluded: operators that crash their machine, by workload key, with a description of the crash.
-        crash: signal or exit code of an unexpected end.
-        result: result of work that returns one.
-        model_key: identity of the model in the dataset; empty until it is known.
+        model_key: key of the model in the dataset; empty until it is known.
+        operator: workload key of the operator in the last announcement; None if it named no operator.
+        notes: notes for the user on the model.
+        one_by_one: why the model cannot be measured as a whole; None if it can.
+        excluded: descriptions of crashes, by workload key of the operator that crashed its machine.
+        error: error that ended the task; None without an error.
+        code: exit code for `error`.
+        crash: signal or exit code of an unexpected end; None if the process ended as expected.
+        done: whether the task was finished.
+        result: result of a study or a description; None for work without a result.
     """
 
     stage: str = "starting"
@@ -74,9 +78,10 @@ class WorkerOutcome:
 
 
 def run_worker(task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]) -> WorkerOutcome:
-    """Run a worker process from its start to its end.
+    """Start a worker process, report its progress until it ends, and return its outcome.
 
     Args:
+        index: number of models that are already finished.
         span: begin and end of this process within the progress of the model, from 0 to 1.
     """
     outcome = WorkerOutcome()
@@ -107,7 +112,7 @@ def _take(
     index: int,
     span: tuple[float, float],
 ) -> None:
-    """Store one announcement of a worker in its outcome."""
+    """Store one event of a worker in its outcome, and display it."""
     if "stage" in event:
         outcome.begin(event["stage"])
         outcome.operator = event.get("operator")

@@ -15,12 +15,12 @@ class WorkerTask:
     """A task for a worker, sent as JSON.
 
     Attributes:
-        request: request with all thread counts; once the worker knows the machine, it removes those that need no
-            measurement.
-        work: ``measure`` the model; only ``describe`` the machine; ``tune`` its operators; ``compare`` it under default
-            and under recorded schedules; ``vendor``: time the operators in the vendor's kernels too. All but
-            ``measure`` return a result.
-        operators: workload keys of the operators to work on; for all work but ``measure``.
+        request: request with all thread counts; after opening the machine, the worker removes the thread counts that
+            need no measurement.
+        work: ``measure``: measure the model; ``describe``: describe the machine; ``tune``: search schedules for the
+            operators; ``compare``: compare the model with default and with recorded schedules; ``vendor``: time the
+            vendor's kernels for the operators. All work except ``measure`` returns a result.
+        operators: workload keys of the operators to study; empty for ``measure`` and ``describe``.
         one_by_one: measure each operator as a separate model, since the model cannot run as a whole.
         excluded: workload keys of operators to skip, with the crash that each caused.
         reason: why the operators are measured one by one.

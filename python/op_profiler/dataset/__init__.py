@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from op_profiler.dataset.store import Dataset
 
 DEFAULT_DB = "sqlite:///results/op_profiler.db"
-"""Address of the dataset if the user gives none."""
+"""Address of the dataset that is used if the user gives no address."""
 
 __all__ = [
     "COLUMNS",
@@ -63,7 +63,7 @@ _HOMES = {
 
 
 def dataset_or_default(db: str | None) -> str | None:
-    """Return the given address; without one, the default dataset if it exists."""
+    """Return the given address; for None, the address of the default dataset, or None if its file does not exist."""
     there = Path(DEFAULT_DB.removeprefix("sqlite:///")).is_file()
     return DEFAULT_DB if db is None and there else db
 

@@ -15,12 +15,12 @@ _SQLITE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
 
 
 def is_sqlite_path(text: str) -> bool:
-    """Return whether a text is the path of a SQLite file, which is accepted as its address."""
+    """Return whether a text is the path of a SQLite file; a path is accepted in place of an address."""
     return "://" not in text and Path(text).suffix in _SQLITE_SUFFIXES
 
 
 def parse_url(text: str) -> URL:
-    """Parse and check the address of a dataset. The path of a SQLite file is accepted as its address.
+    """Parse and check the address of a dataset; the path of a SQLite file is accepted in place of an address.
 
     Raises:
         UsageError: the text is not an address, or the database is not supported.
@@ -42,10 +42,10 @@ def parse_url(text: str) -> URL:
 
 
 def absolute_address(text: str) -> str:
-    """Return the address with the absolute path of a SQLite file; a password is kept.
+    """Return the address of a dataset, with a password if it has one; the path of a SQLite file becomes absolute.
 
     Raises:
-        UsageError: the text is not an address.
+        UsageError: the text is not an address, or the database is not supported.
     """
     url = parse_url(text)
     if url.get_backend_name() == "sqlite":
@@ -54,7 +54,7 @@ def absolute_address(text: str) -> str:
 
 
 def shown(url: URL) -> str:
-    """Return the address without its password; for a file, its path."""
+    """Return the address of a dataset for messages: the path of a SQLite file, or the address without its password."""
     if url.get_backend_name() == "sqlite":
         return str(url.database)
     return without_password(url.render_as_string(hide_password=False))

@@ -1,6 +1,6 @@
-"""Checks of a table's rows: faster than any hardware, in another unit, or contradicting each other.
+"""Checks that report suspicious rows of a table: too fast for the hardware, in a wrong unit, or contradictory.
 
-Nothing is changed or removed here; predictors leave the reported rows out.
+The checks change and remove nothing; predictors leave the reported rows out.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ import dataclasses
 import numpy as np
 
 DISAGREEMENT = 1.5
-"""Ratio of the largest to the smallest latency from which rows with one identity disagree. Two valid runs of a kernel
-on a shared processor differ by up to 40 %."""
+"""Rows with the same identity disagree if their largest latency is more than this factor above the smallest. Two valid
+runs of a kernel on a shared processor differ by up to 40 %."""
 
 MARGIN = 5.0
 QUANTILE = 0.95
-"""If no peak is known, a row must not be more than `MARGIN` times as fast as this quantile of the table. The best
-convolutions of a device come within a small factor of its peak, so a twentieth of the table gives a bound."""
+"""Limit for rows if the peak of the device is not known: `MARGIN` times this quantile of the table's rates. The best
+convolutions of a device come within a small factor of its peak, so the fastest twentieth of the table gives a bound."""
 
 MINIMUM_ROWS = 20
-"""With fewer rows with a time, the table gives no bound."""
+"""Smallest number of rows with a time from which a bound is derived."""
 
 _UNIT = 3.0  # decades of a factor of 1000
 _UNIT_TOLERANCE = 0.5  # decades
@@ -34,7 +34,7 @@ class Finding:
         row: index of the row, from 0.
         kind: ``failed``, ``compute`` (more FLOP/s than possible), ``memory`` (more bytes/s than possible), ``unit`` (a
             factor of 1000 off), or ``duplicate`` (contradicts rows of the same identity).
-        reason: sentence with the numbers.
+        reason: why the row is suspicious, with the numbers.
     """
 
     row: int
@@ -51,14 +51,14 @@ def check_rows(
     peak_flops_per_s: float | None = None,
     peak_bytes_per_s: float | None = None,
 ) -> list[Finding]:
-    """Return findings in the order of kinds and then of rows; a row may have several.
+    """Return the suspicious rows of a table, ordered by kind and then by row; a row may have several findings.
 
     Args:
-        flops, bytes_moved: amounts of one call, shape (rows,).
+        flops, bytes_moved: floating-point operations and bytes of one call, shape (rows,).
         latency_us: shape (rows,), microseconds; NaN, infinite, 0 or negative is a failure.
-        identity: shape (rows,), equal for rows that measure the same.
-        peak_flops_per_s, peak_bytes_per_s: peaks of the device (with warm caches, of the fastest cache that holds the
-            tensors); None: a bound from the table, see `MARGIN`.
+        identity: shape (rows,), equal for rows that measure the same operator under the same conditions.
+        peak_flops_per_s, peak_bytes_per_s: peaks of the device (with warm caches, the bandwidth of the fastest cache
+            that the tensors fit into); None: a bound derived from the table, see `QUANTILE`.
     """
     latency_us = np.asarray(latency_us, dtype=np.float64)
     flops, bytes_moved = np.asarray(flops, dtype=np.float64), np.asarray(bytes_moved, dtype=np.float64)
@@ -73,7 +73,7 @@ def check_rows(
 
 
 def _too_fast(kind: str, unit: str, rate: np.ndarray, peak: float | None) -> list[Finding]:
-    """Return findings for rows above the peak, or above the bound that the table itself gives."""
+    """Return findings for rows whose rate is above the peak; without a peak, above a bound derived from the table."""
     known = rate[np.isfinite(rate) & (rate > 0)]
     if peak is not None:
         limit, origin = peak, "the device's peak"
@@ -86,7 +86,7 @@ def _too_fast(kind: str, unit: str, rate: np.ndarray, peak: float | None) -> lis
 
 
 def _units(flops: np.ndarray, bytes_moved: np.ndarray, seconds: np.ndarray) -> list[Finding]:
-    """Return findings for rows that would fit the others if they were multiplied or divided by 1000."""
+    """Return findings for rows whose time would fit the other rows if it were multiplied or divided by 1000."""
     usable = np.flatnonzero(np.isfinite(seconds) & (bytes_moved > 0))
     if len(usable) < MINIMUM_ROWS:
         return []
@@ -119,7 +119,7 @@ def _robust_residual(features: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def _disagreements(latency_us: np.ndarray, identity: np.ndarray, valid: np.ndarray) -> list[Finding]:
-    """Return findings for rows with one identity that differ by more than `DISAGREEMENT`: those far from the median."""
+    """Return findings for rows far from the median of their identity, if its times differ by over `DISAGREEMENT`."""
     rows = np.flatnonzero(valid)
     if not len(rows):
         return []

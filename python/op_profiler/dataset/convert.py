@@ -22,12 +22,12 @@ Columns = dict[str, Any]
 T = TypeVar("T")
 
 _BESIDE = ("before_us", "after_us", "sum_of_operators_us", "coverage")
-"""Columns of the timing of a model, besides those of the whole model's measurement."""
+"""Columns of a model's timing that do not belong to the measurement of the whole model."""
 _FACTOR = "factor_"  # stands before the names of the factors among the columns of a schedule
 
 
 def to_columns(item: Operator | Schedule | Settings | Device) -> Columns:
-    """Return one column per field, and the natural key; the factors of a schedule are separate fields."""
+    """Return one column per field, and the natural key; each factor of a schedule is a column."""
     columns = {"key": item.key} | dataclasses.asdict(item)
     for name, value in columns.pop("factors", {}).items():
         columns[_FACTOR + name] = value
@@ -35,7 +35,7 @@ def to_columns(item: Operator | Schedule | Settings | Device) -> Columns:
 
 
 def measurement_columns(measurement: Measurement) -> Columns:
-    """Return one column per field, and the number of rounds."""
+    """Return one column per field of a measurement, the cause of its failure, and the number of rounds."""
     columns: Columns = {f.name: getattr(measurement, f.name) for f in dataclasses.fields(measurement)}
     if measurement.error is not None:
         columns["error"] = storable(measurement.error)
@@ -44,7 +44,7 @@ def measurement_columns(measurement: Measurement) -> Columns:
 
 
 def row_columns(row: Row) -> Columns:
-    """Return the columns of one measurement, without its time of storage."""
+    """Return the columns of one measurement, without ``measured_at``."""
     device_key, schedule_key = row.device.key, row.schedule.key
     return measurement_columns(row.measurement) | {
         "key": keys.measurement_key(row.operator_key, schedule_key, device_key, row.settings, row.model_key),
@@ -70,7 +70,7 @@ def timing_columns(timing: ModelTiming) -> Columns:
 
 
 def build(kind: type[T], row: Mapping[str, Any], prefix: str = "") -> T:
-    """Create a dataclass from the columns of the same names.
+    """Create an instance of a dataclass from the columns with the names of its fields.
 
     Args:
         prefix: prefix of the column names, for rows that contain several dataclasses.
@@ -83,13 +83,13 @@ def build(kind: type[T], row: Mapping[str, Any], prefix: str = "") -> T:
 
 @functools.cache
 def _readers(kind: Any) -> dict[str, Callable[[Any], Any]]:
-    """Return for each field of a dataclass the function that reads its value; a schedule's factors are separate."""
+    """Return the functions that read the fields of a dataclass, by field name; a schedule's factors are left out."""
     hints = typing.get_type_hints(kind)
     return {f.name: _reader(hints[f.name]) for f in dataclasses.fields(kind) if f.name != "factors"}
 
 
 def _reader(hint: Any) -> Callable[[Any], Any]:
-    """Return the function that reads a value of a type: JSON has no tuples, but the dataclasses need them."""
+    """Return a function that converts a stored value to a type hint: JSON has no tuples, but the dataclasses do."""
     if typing.get_origin(hint) is types.UnionType:
         (read, *_) = map(_reader, typing.get_args(hint))
         return lambda value: None if value is None else read(value)
@@ -124,6 +124,6 @@ def stored_timing(row: Mapping[str, Any]) -> StoredTiming:
 
 
 def distinct(items: Iterable[Operator | Schedule | Settings | Device]) -> Sequence[Columns]:
-    """Return each item once, as columns, in the order of keys, so that two processes write them in the same order."""
+    """Return each item once, as columns, ordered by key, so that two processes write the items in the same order."""
     by_key = {item.key: item for item in items}
     return [to_columns(by_key[key]) for key in sorted(by_key)]

@@ -21,10 +21,12 @@ _OF_THE_GROUP = ("device_key", "load_before", "load_after", "foreign_load", "mea
 
 
 def store(connection: Connection, corun: Corun) -> bool:
-    """Store a group on a stored device, in place of a worse or older group with the same `keys.corun_key`.
+    """Store a group of operators that ran side by side; it replaces a worse or older group with the same key.
+
+    The device of the group must be stored already. The key is `keys.corun_key`.
 
     Returns:
-        Whether it was stored.
+        Whether the group was stored; False if the dataset has a group that is at least as good and as new.
 
     Raises:
         DatasetError: the group has no members.
@@ -56,7 +58,7 @@ def _failure(member: convert.Columns, group: convert.Columns) -> convert.Columns
 
 
 def _quality(corun: Corun) -> tuple[bool, bool, str]:
-    """Return the quality of a group: failures are lowest, then background load; equal ones are ordered by time."""
+    """Return the sort key of a group: groups with failures are lowest, then groups with background load, then older."""
     return all(m.error is None for m in corun.members), not corun.foreign_load, corun.measured_at
 
 
@@ -72,7 +74,11 @@ def _columns(member: CorunMember) -> convert.Columns:
 
 
 def select_members(device_key: str | None) -> Select[Any]:
-    """Select the rows for `of`: members with their group, settings and schedule; groups by time, members in order."""
+    """Select the rows for `of`: members with their group, settings and schedule; groups by time, members by position.
+
+    Args:
+        device_key: only groups of this device; None: all groups.
+    """
     group, table = schema.coruns, schema.corun_members
     query = (
         select(table, *(group.c[name] for name in _OF_THE_GROUP))
@@ -87,7 +93,7 @@ def select_members(device_key: str | None) -> Select[Any]:
 
 
 def of(rows: Iterable[Mapping[str, Any]]) -> Iterator[Corun]:
-    """Return the groups in the rows of `select_members`."""
+    """Yield the co-run groups in the rows of `select_members`."""
     for _, group in itertools.groupby(rows, key=lambda row: row["corun_key"]):
         members = list(group)
         fields = {name: members[0][name] for name in _OF_THE_GROUP}

@@ -1,4 +1,4 @@
-"""Counters added to measurements that were stored without them."""
+"""Adds hardware counters to measurements that were stored without counters."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from op_profiler.dataset.store import Dataset
 
 
 def add_counts(dataset: Dataset, counted: Iterable[tuple[StoredMeasurement | StoredTiming, Mapping[str, Any]]]) -> None:
-    """Add counters to stored times, which are not changed, in one transaction.
+    """Add hardware counters to stored measurements in one transaction; their times are not changed.
 
     Args:
-        counted: stored measurements, and their fields of `Measurement` about counters.
+        counted: stored measurements, each with the values of the fields of `Measurement` that contain counters.
 
     Raises:
         DatasetError: the database fails.

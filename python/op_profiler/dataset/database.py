@@ -17,8 +17,10 @@ _TRIES = 3
 
 
 class OpenDatabase:
-    """Connections and transactions of a database with the tables of `schema`; `Dataset` adds the methods for its
-    contents."""
+    """An open database with the tables of `schema`: its connections and transactions.
+
+    `Dataset` adds the methods that store and read contents.
+    """
 
     def __init__(self, engine: Engine, url: URL) -> None:
         self._engine = engine
@@ -27,25 +29,27 @@ class OpenDatabase:
         self._closed = False
 
     def close(self) -> None:
-        """Close the database, with no transaction open. A second call does nothing."""
+        """Close the database; no transaction may be open. A second call does nothing."""
         if not self._closed:
             self._closed = True  # the engine may be another dataset's from here on
             close_engine(self._engine)
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """Make all writes inside the block visible together, or none if the block raises or the process dies."""
+        """Make all writes inside the block visible together; none of them if the block raises or the process dies."""
         with self._write():
             yield
 
     def repeated(self, write: Callable[[], T]) -> T:
-        """Call `write` inside a transaction and return its result; retry if the server restarts meanwhile.
+        """Call `write` inside a transaction and return its result; retry if the server closes the connection.
+
+        Inside an open transaction, `write` is called once.
 
         Args:
-            write: may be called more than once, also after its writes were stored.
+            write: may be called up to three times, also after its writes were stored.
 
         Raises:
-            DatasetError: the dataset rejects the write, or the connection is lost again and again.
+            DatasetError: the dataset rejects the write, or the connection is lost in every attempt.
         """
         for left in reversed(range(_TRIES)):
             try:
@@ -70,7 +74,10 @@ class OpenDatabase:
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Connection]:
-        """Open a connection for reading that shows one state of the database."""
+        """Open a connection for reading; all its queries see the same state of the database.
+
+        Inside a transaction, this is the connection of the transaction.
+        """
         if self._writing is not None:
             yield self._writing
             return
@@ -78,6 +85,6 @@ class OpenDatabase:
             yield connection
 
     def rows(self, query: Select[Any]) -> Sequence[Mapping[str, Any]]:
-        """Return all rows of a query over the tables in `schema`, by column name."""
+        """Return all rows of a query over the tables in `schema`; a row maps column names to values."""
         with self.read() as connection:
             return cast("Sequence[Mapping[str, Any]]", connection.execute(query).mappings().all())

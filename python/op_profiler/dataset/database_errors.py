@@ -1,4 +1,4 @@
-"""Error messages about a database, each with the remedy."""
+"""Converts errors of a database driver into messages that name a remedy."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LOCK_NOT_AVAILABLE = "55P03"  # PostgreSQL's code where `lock_timeout` is over
 
 @contextlib.contextmanager
 def translated(url: URL) -> Iterator[None]:
-    """Convert errors of a driver into sentences about the database.
+    """Convert errors of the database driver into messages about the dataset.
 
     Raises:
         DatasetError: in place of any error of SQLAlchemy.
@@ -61,11 +61,11 @@ def _error_text(url: URL, error: exc.SQLAlchemyError) -> str:
 
 
 def is_locked(error: exc.SQLAlchemyError) -> bool:
-    """Return whether another process held a lock for longer than one attempt waits for it."""
+    """Return whether the statement failed because another process held a lock until the time limit."""
     driver = getattr(error, "orig", None)
     return getattr(driver, "sqlstate", None) == _LOCK_NOT_AVAILABLE or "is locked" in str(driver)
 
 
 def was_cut_off(error: DatasetError) -> bool:
-    """Return whether a server ended the connection: nothing of the transaction is stored, and it may be repeated."""
+    """Return whether the connection was lost; the transaction may then be repeated."""
     return isinstance(error.__cause__, exc.DBAPIError) and error.__cause__.connection_invalidated

@@ -1,4 +1,4 @@
-"""Two tables that describe a dataset: its operators, and its hardware with settings."""
+"""Creates two tables that describe a dataset: one of its operators, one of its hardware and settings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def operator_table(dataset: Dataset, *, model_key: str | None = None) -> Table:
     schedule.
 
     Args:
-        model_key: only the operators of this model; None: all.
+        model_key: only the operators of this model; None: all operators.
 
     Raises:
         DatasetError: the database cannot be read.
@@ -49,10 +49,10 @@ def operator_table(dataset: Dataset, *, model_key: str | None = None) -> Table:
 
 
 def hardware_table(dataset: Dataset, *, model_key: str | None = None) -> Table:
-    """Return one row per hardware setting: the requested values and the effective ones.
+    """Return one row per hardware setting, with the requested values and the effective values.
 
     Args:
-        model_key: only what was measured inside this model; None: all.
+        model_key: only measurements of operators inside this model; None: all measurements.
 
     Raises:
         DatasetError: the database cannot be read.
@@ -78,7 +78,7 @@ def hardware_table(dataset: Dataset, *, model_key: str | None = None) -> Table:
 
 
 def _uses(model_key: str | None) -> Select[Any]:
-    """Select which models call the operators of a model; of all models for None."""
+    """Select the pairs of an operator and a model that calls it; only operators of one model if a key is given."""
     link, models = schema.model_operators.c, schema.models
     query = select(link.operator_key, link.occurrences, models.c.name).join(models, models.c.key == link.model_key)
     if model_key is not None:
@@ -148,13 +148,13 @@ def _schedule(row: Mapping[str, Any]) -> str:
 
 
 def _each(rows: Iterable[Mapping[str, Any]], column: str) -> str:
-    """Return the distinct values of a column, in order of appearance."""
+    """Return the distinct values of a column as text, separated by commas, in order of appearance."""
     values = [row[column] for row in rows if row[column] not in (None, "", [])]
     return ", ".join(dict.fromkeys(map(str, values)))
 
 
 def _resources(settings: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str]]:
-    """Return those of `RESOURCE_FIELDS` that were requested or could be read."""
+    """Return a table row for each of `RESOURCE_FIELDS` that has a requested or an effective value."""
     rows = [
         (name.replace("_", " "), _each(settings, name), _each(settings, effective(name))) for name in RESOURCE_FIELDS
     ]
@@ -171,7 +171,7 @@ def _caches(device: Mapping[str, Any]) -> str:
 
 
 def _bytes(count: int | None) -> str:
-    """Return a size with a binary prefix; empty for None, which means unknown."""
+    """Return a size with a binary prefix; "unknown" for None."""
     if count is None:
         return "unknown"
     size, prefixes = float(count), ["", "Ki", "Mi", "Gi", "Ti"]

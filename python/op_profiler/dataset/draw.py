@@ -12,9 +12,9 @@ class GroupDraw:
     """A random selection of whole groups of rows.
 
     Rows of one group (the settings of an operator, the operators of a model) are selected together, so that they can
-    still be compared. The position of a group is a hash of its name; if there are too many rows, the groups with the
-    last positions are discarded. Every group is therefore equally likely to remain, and the same rows give the same
-    selection in any order. If there are few rows, all are selected.
+    still be compared. The position of a group is a hash of its name; if there are more than `most` rows, the groups
+    with the last positions are discarded. Every group is therefore equally likely to remain, and the same rows give the
+    same selection in any order. If there are at most `most` rows, all are selected.
 
     >>> draw = GroupDraw(most=10)
     >>> kept = []
@@ -42,11 +42,14 @@ class GroupDraw:
         self._last: list[tuple[int, str]] = []  # the groups, that with the last place first
 
     def wants(self, group: str) -> bool:
-        """Return whether rows of a group may be selected, as far as is known now."""
+        """Return whether a row of this group may still be selected; False is final."""
         return group in self._rows or _place(group) < self._end
 
     def takes(self, group: str) -> bool:
-        """Return whether one more row is selected; a group that is larger than the limit is cut off."""
+        """Count one more row of a group, and return whether it is selected.
+
+        Rows beyond the limit are rejected if they belong to the only remaining group.
+        """
         known = group in self._rows
         if (known and len(self._rows) == 1 and self._kept >= self.most) or (not known and _place(group) >= self._end):
             self.left_out += 1
@@ -59,11 +62,11 @@ class GroupDraw:
         return True
 
     def dropped(self) -> set[str]:
-        """Return the groups whose rows have to be discarded; call it after each row that was taken."""
+        """Return the groups whose rows the caller has to discard; call it after each row for which `takes` was true."""
         return self._cut() if self._kept > self.most else set()
 
     def rest(self) -> set[str]:
-        """Return the groups whose rows have to be discarded after the last row."""
+        """Return the groups whose rows the caller has to discard at the end; call it after the last row."""
         return self._cut() if self.left_out else set()
 
     def _cut(self) -> set[str]:

@@ -1,4 +1,4 @@
-"""Opens a database: its settings, its upgrade to the newest version, and transactions that write.
+"""Opens a database: connection settings, the upgrade of its tables to the newest version, and write transactions.
 
 Writers queue instead of failing: on SQLite by ``BEGIN IMMEDIATE`` and its busy timeout, on PostgreSQL by an advisory
 lock for the duration of the transaction. Two processes therefore never deadlock, in whatever order they write.
@@ -25,11 +25,11 @@ from op_profiler.dataset.database_errors import DAMAGED, is_locked, translated
 from op_profiler.errors import DatasetError, MissingPackageError
 
 SERVER_SECONDS = 60
-"""Time limit for waiting for a server that restarts."""
+"""Time limit for waiting for a server that restarts, seconds."""
 LOCK_SECONDS = 3600
-"""Time limit for waiting for other writers, which may merge or remove millions of rows, or upgrade the tables."""
+"""Time limit for waiting for other writers, seconds; these may merge or remove millions of rows, or upgrade tables."""
 TELL_SECONDS = 30
-"""A message is printed after this part of the wait."""
+"""Time after which a waiting writer prints a message, seconds."""
 _AGAIN_SECONDS = 0.2
 
 _LOCK = 0x6F705F70  # any number will do, as long as every op_profiler uses the same
@@ -52,13 +52,13 @@ def open_engine(text: str, *, create: bool, read_only: bool, was_open: bool = Fa
 
     Args:
         create: create the file, its folder and the tables if they are missing (not with `read_only`).
-        read_only: reject every write; an older version of the tables is then rejected too.
-        was_open: wait for a server that does not answer, because it answered before.
+        read_only: reject every write; a database with tables of an older version is then rejected too.
+        was_open: the database was open before, so wait up to `SERVER_SECONDS` for a server that does not answer.
 
     Raises:
         UsageError: the address is not that of a supported database.
         MissingPackageError: the database is PostgreSQL, and psycopg is not installed.
-        DatasetError: it cannot be opened, is not one of op_profiler, or has tables of a newer version.
+        DatasetError: the database cannot be opened, was not created by op_profiler, or has tables of a newer version.
     """
     url = parse_url(text)
     create = create and not read_only
@@ -77,7 +77,10 @@ def open_engine(text: str, *, create: bool, read_only: bool, was_open: bool = Fa
 
 
 def _check_file(url: URL, *, create: bool) -> None:
-    """Give a clear sentence about a missing file or folder before SQLite gives an unclear one."""
+    """Raise DatasetError for a missing, truncated or unusable file, before SQLite raises an unclear error.
+
+    Creates the folder of a missing file if `create` is true.
+    """
     path = Path(str(url.database))
     try:
         if path.is_dir():
@@ -95,7 +98,7 @@ def _check_file(url: URL, *, create: bool) -> None:
 
 
 def _was_cut_off(path: Path) -> bool:
-    """Return whether the file ends inside a page, which SQLite would fill with zeros; False if the file is growing."""
+    """Return whether the file is truncated inside a page (SQLite would fill it with zeros) and is not just growing."""
     if not _ends_inside_a_page(path):
         return False
     time.sleep(0.1)
@@ -116,8 +119,10 @@ def _ends_inside_a_page(path: Path) -> bool:
 
 
 def close_engine(engine: Engine) -> None:
-    """Close the connections, and keep the engine for the next use of the same dataset, because creating one takes most
-    of the time."""
+    """Close the connections, and cache the engine for the next use of the same dataset.
+
+    Creating an engine takes most of the time of opening a dataset.
+    """
     engine.dispose()
     if len(_closed) >= _MOST_CLOSED:
         _closed.clear()
@@ -125,7 +130,7 @@ def close_engine(engine: Engine) -> None:
 
 
 def _engine(url: URL, *, read_only: bool) -> Engine:
-    """Return an engine that is not in use."""
+    """Return a cached engine that is not in use, or a new engine."""
     if url.get_backend_name() == "sqlite":  # an engine belongs to a file, wherever this process goes meanwhile
         url = _read_only_sqlite(url) if read_only else url.set(database=str(Path(str(url.database)).absolute()))
     return _closed.pop((url, read_only), None) or _new_engine(url, read_only=read_only)
@@ -154,11 +159,11 @@ def _new_engine(url: URL, *, read_only: bool) -> Engine:
 
 
 def _read_only_sqlite(url: URL) -> URL:
-    """Return the address that opens the file without creating it.
+    """Return the address that opens a SQLite file for reading without creating it.
 
-    A reader of a WAL file creates two files next to it, and removes them only if it could also write, so writing is
-    allowed here; `_begin_sqlite` prevents writes. In a folder where no file can be created, and without a ``-wal`` file
-    with changes that the main file lacks, the file is declared immutable, which needs no other file.
+    A reader of a WAL database creates two files next to it, and can remove them only if it may write. The address
+    therefore allows writes where possible, and `_begin_sqlite` prevents them. If the folder is not writable and has no
+    ``-wal`` file with newer changes, the address declares the file immutable, so that no other file is needed.
     """
     path = Path(str(url.database)).absolute()
     folder_is_writable = os.access(path.parent, os.W_OK)
@@ -196,10 +201,11 @@ def _begin_postgresql(connection: Connection) -> None:
 
 
 def connected(engine: Engine) -> Connection:
-    """Open a connection of an engine that was connected before; wait for a server that restarts.
+    """Open a connection to a database that was reachable before; wait for a server that restarts.
 
     Raises:
-        sqlalchemy.exc.OperationalError: the server does not answer within `SERVER_SECONDS`.
+        sqlalchemy.exc.OperationalError: the server does not answer within `SERVER_SECONDS`, or SQLite cannot open the
+            file.
     """
     until = time.monotonic() + SERVER_SECONDS
     while True:
@@ -223,7 +229,7 @@ def write_transaction(engine: Engine) -> Iterator[Connection]:
 
 
 def _begun(engine: Engine, stack: contextlib.ExitStack) -> Connection:
-    """Return a connection inside such a transaction, which ends with the stack."""
+    """Return a connection inside an exclusive write transaction; the transaction ends with the stack."""
     until, noted = time.monotonic() + LOCK_SECONDS, False
     while True:
         connection = connected(engine).execution_options(**{_WRITE: True})
@@ -279,7 +285,7 @@ def _prepare(engine: Engine, url: URL, *, create: bool, read_only: bool) -> None
 
 
 def _found_version(connection: Connection) -> int | None:
-    """Return `migrations.stored_version`, by one statement if the tables existed at this process's last look."""
+    """Return `migrations.stored_version`; one statement is enough if this process has seen the tables before."""
     if connection.get_execution_options().get(_COMPLETE):
         try:
             return migrations.version_of(connection)
@@ -289,7 +295,10 @@ def _found_version(connection: Connection) -> int | None:
 
 
 def _create_or_upgrade(engine: Engine) -> None:
-    """Create or upgrade the tables; also checks that an up-to-date database can be written before time is spent."""
+    """Create or upgrade the tables if needed.
+
+    The write transaction also shows early that the database can be written.
+    """
     with write_transaction(engine) as connection:
         found = migrations.stored_version(connection)  # another process may have been faster
         if found is None:
@@ -299,7 +308,7 @@ def _create_or_upgrade(engine: Engine) -> None:
 
 
 def _use_wal(engine: Engine) -> None:
-    """Switch the file to write-ahead logging; while another process does the same, SQLite fails without waiting."""
+    """Switch the file to write-ahead logging; retry while another process does so, because SQLite does not wait."""
     until = time.monotonic() + TELL_SECONDS
     while True:
         connection = engine.raw_connection()

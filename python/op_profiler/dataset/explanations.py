@@ -1,4 +1,4 @@
-"""Stores and reads the latest explanations of a model's operators by ``op-profiler explain``."""
+"""Stores and reads the explanations that ``op-profiler explain`` found for a model's operators; only the latest."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from op_profiler.dataset.store import Dataset
 
 
 def record_explanations(dataset: Dataset, model_key: str, found: Mapping[str, Mapping[str, Any]]) -> None:
-    """Store explanations of operators of a model, in place of earlier ones.
+    """Store explanations of operators of a model; they replace earlier explanations of the same operators.
 
     Args:
-        found: by workload key, plain values of `analysis.explain.explanation.OperatorExplanation`.
+        found: JSON-serializable fields of `analysis.explain.explanation.OperatorExplanation`, by workload key.
 
     Raises:
         DatasetError: the database fails.
@@ -31,7 +31,7 @@ def record_explanations(dataset: Dataset, model_key: str, found: Mapping[str, Ma
 
 
 def explanations_of(dataset: Dataset, model_key: str) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Return, by workload key, the time and the contents of the explanation of each operator of a model.
+    """Return the explanations of a model's operators by workload key: the time (UTC) and the contents of each.
 
     Raises:
         DatasetError: the database fails.

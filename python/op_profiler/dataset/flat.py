@@ -71,13 +71,13 @@ _KINDS: dict[type[Any], Kind] = {
 
 
 class Column(NamedTuple):
-    """One column of the flat table.
+    """One column of a flat table.
 
     Attributes:
-        type: ``json``: a nested value, as JSON text in formats without nested values; ``samples``: a list of lists of
-            floats.
-        source: where its values come from.
-        since: version of the tables that introduced it; older files lack the column.
+        type: ``json``: a nested value, written as JSON text by formats without nested values; ``samples``: a list of
+            lists of floats.
+        source: SQL expression of the column's values.
+        since: version of the tables that introduced the column; files of older versions lack it.
     """
 
     name: str
@@ -91,8 +91,8 @@ class FlatTable(NamedTuple):
     """One of the flat tables.
 
     Attributes:
-        source: the tables of `schema` that have its columns.
-        order: names of the columns by which its rows are ordered.
+        source: join of the tables of `schema` that contain the columns.
+        order: names of the columns by which the rows are ordered.
     """
 
     columns: tuple[Column, ...]
@@ -101,7 +101,7 @@ class FlatTable(NamedTuple):
 
 
 def shown(*sources: Table | SchemaColumn[Any]) -> list[Column]:
-    """Return columns of `schema` as columns of the flat tables; of a table, all that have a description."""
+    """Return columns of `schema` as flat columns; for a table, all its columns with a description."""
     columns = [c for source in sources for c in (source.columns if isinstance(source, Table) else [source])]
     return [Column(c.info["flat"], _KINDS[type(c.type)], c.doc, c, c.info["since"]) for c in columns if c.doc]
 
@@ -153,7 +153,7 @@ COLUMNS: tuple[Column, ...] = tuple(
 
 
 def _joined_by(rows: Table, *keys: str) -> FromClause:
-    """Return rows joined with the rows of other tables that they refer to."""
+    """Return the outer join of a table with the tables to which its foreign keys `keys` refer."""
     joined: FromClause = rows
     for key in keys:
         (reference,) = rows.c[key].foreign_keys
@@ -200,10 +200,10 @@ _SHARED = (operators, schedules, settings, devices, models, model_timings)
 
 
 def flat_table(name: str) -> FlatTable:
-    """Return one of `TABLES`.
+    """Return the flat table with this name in `TABLES`.
 
     Raises:
-        UnknownNameError: there is no such table.
+        UnknownNameError: there is no table with this name.
     """
     if name not in TABLES:
         raise UnknownNameError("table", name, TABLES)
@@ -228,7 +228,7 @@ def parse_where(text: str, table: FlatTable = MEASUREMENTS) -> str:
     statements, comments and quoted names are rejected.
 
     Raises:
-        UsageError: the condition contains something else; the message lists the columns.
+        UsageError: the condition contains anything else; the message lists the columns.
     """
     tokens = []
     position, text = 0, text.strip()
@@ -278,10 +278,10 @@ def flat_rows(
     columns: Sequence[str] | None = None,
     table: FlatTable = MEASUREMENTS,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a flat table as dicts by column name, the oldest first.
+    """Yield the rows of a flat table as dicts by column name, the oldest row first.
 
-    Numbers that JSON does not have become text in columns of type ``json`` ("Infinity", "NaN"). Rows share nested
-    values, so do not change them.
+    In columns of type ``json``, infinite numbers and NaN become text ("Infinity", "NaN"). Nested values are shared
+    between rows, so do not change them.
 
     Args:
         where: condition in SQL over the columns; see `parse_where`.
@@ -289,7 +289,7 @@ def flat_rows(
         table: one of `TABLES`: measurements, or operators that ran side by side.
 
     Raises:
-        UsageError: the condition cannot be used.
+        UsageError: the condition is invalid.
         DatasetError: the database cannot be read.
     """
     by_name = {column.name: column for column in table.columns}
@@ -302,11 +302,11 @@ def flat_rows(
 
 
 class Values(NamedTuple):
-    """The values of one column in some rows.
+    """The values of one column in a chunk of rows.
 
     Attributes:
-        distinct: distinct values; nested ones as the stored JSON text.
-        places: for each row the index of its value in `distinct`; None: every row has its own value.
+        distinct: distinct values; nested values are the stored JSON text.
+        places: index in `distinct` of each row's value; None: `distinct` contains one value per row.
     """
 
     distinct: Sequence[Any]
@@ -316,16 +316,16 @@ class Values(NamedTuple):
 def streamed(
     connection: Connection, table: FlatTable, wanted: Sequence[Column], *, where: str | None
 ) -> Iterator[list[Values]]:
-    """Yield the values of some columns, in pieces of some rows; memory does not grow with the dataset.
+    """Yield the values of some columns in chunks of rows, so that memory does not grow with the dataset.
 
-    Values that many rows share (operators, devices, models, ...) are read once and joined here. They are most of a flat
-    row, and letting the database copy them into every row takes longer than everything else.
+    Values that many rows share (operators, devices, models, ...) are read once and joined in this process. They are the
+    largest part of a flat row, and a join in the database, which copies them into every row, dominates the time.
 
     Returns:
-        For each piece, the values of the columns in the order of `wanted`.
+        For each chunk, the values of the columns in the order of `wanted`.
 
     Raises:
-        UsageError: the condition cannot be used.
+        UsageError: the condition is invalid.
     """
     shared = [
         one for one in (_SharedRows(other, table, wanted) for other in _SHARED) if len(one.columns) >= _WORTH_SHARING
@@ -348,11 +348,11 @@ def streamed(
 
 
 class _SharedRows:
-    """Rows of a table that many rows of a flat table refer to.
+    """Cache of the rows of one table to which many rows of a flat table refer.
 
     Attributes:
-        key: key of this table.
-        columns: requested columns that come from this table alone.
+        key: column of the flat table's rows that contains the key of this table.
+        columns: requested columns whose values come from this table alone.
     """
 
     def __init__(self, table: Table, flat: FlatTable, wanted: Sequence[Column]) -> None:
@@ -362,7 +362,7 @@ class _SharedRows:
         self._rows: dict[str | None, Sequence[Any]] = {}
 
     def values(self, connection: Connection, keys: Sequence[str | None]) -> dict[str, Values]:
-        """Return, by column, its values in the rows with these keys; None if a key is None."""
+        """Return the values of each column in the rows with these keys, by column name; None for a key that is None."""
         places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
         missing = places.keys() - self._rows.keys() - {None}
         if len(self._rows) + len(missing) > _MOST_SHARED:
@@ -380,7 +380,7 @@ def _tables_of(column: Column) -> set[Any]:
 
 
 def _reference(flat: FlatTable, key: SchemaColumn[Any]) -> ColumnElement[Any]:
-    """Return the column of a flat table's rows that contains the key of another table, so that no join is needed."""
+    """Return the column of the flat table's first table that refers to `key`, which needs no join; otherwise `key`."""
     rows = flat.source
     while isinstance(rows, Join):
         rows = rows.left
@@ -389,7 +389,7 @@ def _reference(flat: FlatTable, key: SchemaColumn[Any]) -> ColumnElement[Any]:
 
 
 def _query(table: FlatTable, where: str | None, wanted: Sequence[Column]) -> Select[Any]:
-    """Return the query as a subquery, so that conditions see its columns only."""
+    """Return a query on a subquery that contains the flat table, so that conditions can use its columns only."""
     inside = {column.name: column for column in (*table.columns, *wanted)}.values()
     flat = select(*(raw(column).label(column.name) for column in inside)).select_from(table.source).subquery("flat")
     query = select(*(flat.c[column.name] for column in wanted)).order_by(*(flat.c[name] for name in table.order))
@@ -397,7 +397,7 @@ def _query(table: FlatTable, where: str | None, wanted: Sequence[Column]) -> Sel
 
 
 def raw(column: Column) -> ColumnElement[Any]:
-    """Return the stored column; the JSON text for nested values."""
+    """Return the expression of a column as stored: nested values remain JSON text."""
     return type_coerce(column.source, Text) if isinstance(column.source.type, Json) else column.source
 
 
@@ -414,6 +414,6 @@ def _parsed(text: str) -> Any:
 
 
 nested = functools.lru_cache(maxsize=10_000)
-"""Cached parser of nested values: there are few distinct ones in many rows, and parsing them again would take longer
-than everything else."""
+"""Cache for parsers of nested values: many rows share few distinct values, and parsing them again would dominate the
+time."""
 _nested = nested(_parsed)

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 def flat_frame(dataset: OpenDatabase, where: str | None, table: str) -> pd.DataFrame:
-    """Return the rows of a flat table as `Dataset.to_pandas` does.
+    """Return the rows of a flat table as a DataFrame; the implementation of `Dataset.to_pandas`.
 
     Raises:
         MissingPackageError: pandas is not installed.
-        UsageError: the condition cannot be used, or there is no such table.
+        UsageError: the condition is invalid, or the table does not exist.
     """
     try:
         import pandas as pd

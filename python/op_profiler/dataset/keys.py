@@ -1,4 +1,7 @@
-"""Keys of rows, from requested, not effective values. Datasets contain the keys, so they never change."""
+"""Computes the keys of rows from requested values, not from effective ones.
+
+Datasets contain these keys, so their computation must never change.
+"""
 
 from __future__ import annotations
 
@@ -12,28 +15,33 @@ from op_profiler.measure.measurement import Settings
 
 
 def measurement_key(operator_key: str, schedule_key: str, device_key: str, settings: Settings, model_key: str) -> str:
-    """Return the identity of a measurement, 32 hex digits; an equal key means that it was already measured."""
+    """Return the key of a measurement, 32 hex digits; a measurement whose key is in the dataset was made already."""
     return _digest([operator_key, schedule_key, device_key, settings.requested, model_key])
 
 
 def timing_key(model_key: str, device_key: str, settings: Settings) -> str:
-    """Return the identity of the timing of a whole model, 32 hex digits."""
+    """Return the key of the timing of a whole model, 32 hex digits."""
     return _digest([model_key, device_key, settings.requested])
 
 
 def corun_key(device_key: str, members: Iterable[CorunMember]) -> str:
-    """Return the key of a group, 32 hex digits: its members and their requested settings, in any order."""
+    """Return the key of a co-run group, 32 hex digits; it does not depend on the order of the members."""
     identities = [[m.operator_key, m.schedule.key, m.settings.requested, m.model_key] for m in members]
     return _digest([device_key, sorted(identities, key=lambda one: json.dumps(one, sort_keys=True))])
 
 
 def failure_key(measured_key: str, error: str) -> str:
-    """Return the identity of a failure, 32 hex digits."""
+    """Return the key of a failure, 32 hex digits.
+
+    Args:
+        measured_key: key of the measurement or model timing that failed.
+        error: message of the failure.
+    """
     return _digest([measured_key, error])
 
 
 def quarantine_key(base_key: str) -> str:
-    """Return the identity of a quarantined model, the same on every machine: 32 hex digits.
+    """Return the key of a quarantined model, 32 hex digits; it is the same on every machine.
 
     Args:
         base_key: `BuildRequest.base_key` without a machine.

@@ -1,4 +1,4 @@
-"""Contents of a dataset by model, and the removal of models."""
+"""Summarizes the contents of a dataset by model, and removes models."""
 
 from __future__ import annotations
 
@@ -31,17 +31,20 @@ from op_profiler.dataset.store import Dataset
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelContents(ModelIdentity):
-    """One model of a dataset.
+    """One model of a dataset, with the numbers of its measurements.
 
     Attributes:
-        device: processor of the measurements; None without a measurement.
+        device: processor on which the whole model was timed; None if it was not timed.
         compiler, pipeline: compiler and pipeline of its kernels; None if unknown.
         tuned: whether its build used schedule records; None if unknown.
         threads: thread counts at which the whole model was timed, completely or not.
-        measured: number of operators with a time, counted at each thread count and cache state.
-        failed: number of operators without a time, and of whole models.
-        foreign_load, unsettled: number of times measured under background load, and of times that did not converge.
-        unfinished: number of checkpoints of runs that did not finish.
+        operators: number of distinct operators.
+        measured: number of operator measurements with a time; an operator counts once per combination of settings.
+        failed: number of failed measurements of operators and of the whole model.
+        foreign_load: number of times in `measured` that were measured under background load.
+        unsettled: number of times in `measured` that did not converge.
+        unfinished: number of checkpoints of operator measurements in runs that did not finish.
+        added_at: when the model was first stored, UTC, ISO 8601.
     """
 
     device: str | None
@@ -60,14 +63,17 @@ class ModelContents(ModelIdentity):
 
 @dataclasses.dataclass(frozen=True)
 class Contents:
-    """The contents of a dataset.
+    """Summary of the contents of a dataset.
 
     Attributes:
+        version: version of the tables.
         size_bytes: size of the SQLite file, or of the tables in PostgreSQL.
-        devices: key, kind, processor, cores, and number of rows with times.
-        elsewhere: number of measurements outside models (hot, cold, trials, tuned, vendor), by the origin of the
-            schedule.
-        failures: number of all failures, including those of operators with a time from another run.
+        devices: for each device its ``key``, ``kind``, ``processor``, ``cores``, and the number of its measurements
+            (``rows``).
+        elsewhere: number of measurements outside models (hot or cold caches, trials, tuned, vendor), by the origin of
+            the schedule.
+        coruns: number of groups of operators that ran side by side.
+        failures: number of all failures, including failures of operators with a time from another run.
     """
 
     version: int
@@ -80,7 +86,7 @@ class Contents:
 
 
 def contents(dataset: Dataset) -> Contents:
-    """Return the contents of a dataset.
+    """Return a summary of the contents of a dataset.
 
     Raises:
         DatasetError: the database cannot be read.
@@ -124,10 +130,10 @@ def _size_bytes(connection: Connection) -> int:
 
 
 def _counted(table: Table) -> Select[Any]:
-    """Select the number of rows of each kind, by model and device.
+    """Select the number of rows of each kind (with a time, failed, not converged, ...), by model and device.
 
-    Equal rows are counted first, in the order of an index if the table has one: seven conditions on each row would take
-    twice as long.
+    The subquery counts rows that are equal in all these columns, if possible in the order of an index, and the
+    conditions are checked once per count: checking them for each row takes twice as long.
     """
     names = ("model_key", "device_key", "complete", "error_cause", "foreign_load", "settled")
     columns = [table.c[name] for name in names]
@@ -202,10 +208,10 @@ def _models(dataset: Dataset, counts: Sequence[Mapping[str, Any]]) -> tuple[Mode
 
 
 def remove_models(dataset: Dataset, keys: Collection[str]) -> dict[str, int]:
-    """Remove models with all measurements made in them, in one transaction.
+    """Remove models with all measurements inside them, in one transaction.
 
-    Measurements outside them stay (times with hot or cold caches, trials, tuned schedules), with their operators.
-    Co-runs are removed if one of their members belongs to the model.
+    Measurements outside models (times with hot or cold caches, trials, tuned schedules) and their operators are kept.
+    Co-runs are removed if one of their members belongs to a removed model.
 
     Returns:
         Number of removed rows by table.

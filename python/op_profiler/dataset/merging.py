@@ -1,7 +1,7 @@
-"""`merge`: adds the rows of several datasets to one.
+"""`merge`: adds the rows of several datasets to one dataset.
 
-Rows are written into a temporary table in the fastest way of the driver, and from there to their tables by one
-statement per thousands of rows. One statement per row, through SQLAlchemy, takes several times as long.
+Rows are written into a temporary table by the fastest method of the driver, and moved to the final table by one
+statement per 5000 rows. One statement per row, through SQLAlchemy, takes several times as long.
 """
 
 from __future__ import annotations
@@ -46,15 +46,14 @@ _TIMED = (schema.measurements, schema.model_timings)
 
 
 def merge(sources: Sequence[Dataset], into: Dataset) -> dict[str, int]:
-    """Add the rows of several datasets to another one in one transaction; rows that it already has are not stored
-    again.
+    """Add the rows of several datasets to another dataset in one transaction.
 
-    Of two rows of the same measurement the better one stays, and of two of equal quality the newer one
+    If both have a row of the same measurement, the better row is kept, and of two rows of equal quality the newer one
     (`quality.rank`). Missing properties of a model, of its operators or of a device are completed from any dataset that
     has them.
 
     Returns:
-        Number of rows by table that were added, or that replaced worse ones.
+        Number of rows by table that were added, or that replaced rows of worse quality.
 
     Raises:
         DatasetError: one of the databases fails; then nothing was changed.
@@ -75,10 +74,10 @@ def merge(sources: Sequence[Dataset], into: Dataset) -> dict[str, int]:
 
 
 def _copy(source: Connection, target: Connection, table: Table, written: collections.Counter[str]) -> None:
-    """Copy the rows of a table; rows that other rows of the table refer to come first.
+    """Copy the rows of a table; the tables that it refers to must have been copied before.
 
     Args:
-        written: as in `merge`; the rows that this call writes are added.
+        written: numbers of rows by table, to which this call adds the rows that it writes.
     """
     with _temporary(target, table) as staged:
         moved = _moved(target, table, staged)
@@ -92,7 +91,7 @@ def _copy(source: Connection, target: Connection, table: Table, written: collect
 
 
 def _fill_gaps(target: Connection, table: Table, staged: Table) -> None:
-    """Complete missing values of existing rows from the source."""
+    """Complete missing values of existing rows with the values in the temporary table."""
     gaps = [column for column in table.c if column.nullable]
     if not gaps or table in (*_TIMED, schema.failures):
         return
@@ -103,10 +102,10 @@ def _fill_gaps(target: Connection, table: Table, staged: Table) -> None:
 
 
 def _make_whole(target: Connection, staged: Table) -> int:
-    """Replace models of which a flat table contained a part by those of a source that has all of their operators.
+    """Replace models whose operators are only partly known (from a flat table) by complete models of the source.
 
     Returns:
-        Number of their operators that were deleted; the operators of the source are copied next.
+        Number of deleted links of the replaced models to operators; the links of the source are copied next.
     """
     table, links = schema.models, schema.model_operators
     whole = and_(table.c.key == staged.c.key, staged.c.extracted, table.c.extracted.is_(false()))
@@ -118,7 +117,7 @@ def _make_whole(target: Connection, staged: Table) -> int:
 
 @contextlib.contextmanager
 def _temporary(target: Connection, table: Table) -> Iterator[Table]:
-    """Create an empty table with the columns of another one and without constraints; its nested values are text."""
+    """Create a temporary table with the columns of `table` but no constraints; nested values are text columns."""
     columns = [Column(column.name, _plain(column)) for column in table.c]
     staged = Table(f"staged_{table.name}", MetaData(), *columns, prefixes=["TEMPORARY"])
     staged.create(target)
@@ -131,7 +130,7 @@ def _plain(column: Column[Any]) -> Any:
 
 
 def _stored(table: Table) -> Select[Any]:
-    """Select the rows of a table; nested values are the stored text, which is not parsed."""
+    """Select the rows of a table; nested values are not parsed but read as the stored text."""
     return select(*(type_coerce(column, _plain(column)) for column in table.c))
 
 
@@ -148,7 +147,7 @@ def _fill(target: Connection, staged: Table, rows: Sequence[Row[Any]]) -> None:
 
 
 def _moved(target: Connection, table: Table, staged: Table) -> Any:
-    """Return the statement that moves the rows of a temporary table to their table."""
+    """Return the statement that moves the rows of a temporary table to the final table."""
     everything = select(*staged.c).where(text("true"))  # without, SQLite takes ON CONFLICT for the condition of a join
     statement = insert(target, table).from_select([column.name for column in table.c], everything)
     keys = list(table.primary_key.columns)

@@ -1,7 +1,7 @@
-"""Creates the tables, and upgrades older versions.
+"""Creates the tables of a dataset, and upgrades tables of older versions.
 
-Tables only grow: new tables and columns are read from `schema`, so they need no code here. A step is needed only if
-existing rows get values in a new column, or if a change is not an addition.
+Tables only grow: new tables and columns are created from `schema`, so they need no code in this module. A step in
+`STEPS` is needed only if existing rows get values in a new column, or if a change is not an addition.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _IS_THERE = {
 
 
 def stored_version(connection: Connection) -> int | None:
-    """Return the version of the tables in a database; None without tables."""
+    """Return the version of the tables in a database; None if the database has no tables of op_profiler."""
     # Plain SQL: an engine is new for each dataset that is opened, and compiling takes longer than asking.
     if connection.exec_driver_sql(_IS_THERE[connection.dialect.name]).scalar() is None:
         return None
@@ -34,7 +34,7 @@ def stored_version(connection: Connection) -> int | None:
 
 
 def version_of(connection: Connection) -> int | None:
-    """Return the version of a database with op_profiler's tables; raise an error for others."""
+    """Return the version of op_profiler's tables in a database; if they do not exist, SQLAlchemy raises an error."""
     found = connection.exec_driver_sql(f"SELECT version FROM {schema.schema_version.name}").scalar()
     return None if found is None else int(found)
 
@@ -57,7 +57,7 @@ def create(connection: Connection, now: str) -> None:
 
 
 def is_complete(connection: Connection) -> bool:
-    """Return whether all tables and columns exist. A version may still grow until it is released."""
+    """Return whether all tables and columns exist; before its release, a version may still get new columns."""
     tables = schema.metadata.tables
     names = ", ".join(f"'{name}'" for name in tables)
     # In one statement: every dataset that is opened is asked.
@@ -72,7 +72,7 @@ def is_complete(connection: Connection) -> bool:
 
 
 def upgrade(connection: Connection, found: int, now: str) -> None:
-    """Upgrade a database from version `found` to the newest, inside the caller's transaction; no row is lost."""
+    """Upgrade a database from version `found` to the newest one, inside the caller's transaction; no row is lost."""
     _add_what_is_missing(connection)
     for version in range(found, schema.VERSION):
         for step in STEPS.get(version, ()):
@@ -190,5 +190,5 @@ STEPS: dict[int, tuple[Step, ...]] = {
     4: (_fill_energy_cache, _fill_settled, _fill_failures),
     5: (_fill_settled_of_operators, _index_what_is_counted_and_joined),
 }
-"""Further statements for the upgrade from version n to n + 1, after all columns exist. Plain SQL, because `schema` has
-the newest version only."""
+"""Steps of the upgrade from version n to n + 1, by n; they run after all columns exist. They use plain SQL, because
+`schema` describes the newest version only."""

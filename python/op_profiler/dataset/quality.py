@@ -1,4 +1,4 @@
-"""The rule for which of two rows of one measurement is stored, and the storage of failures."""
+"""Decides which of two rows of one measurement is stored, and stores and reads failures."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _CHECK_POINT, _FAILED, _BARE, _NOISY = 1, 2, 3, 4
 
 
 def rank(columns: Any) -> ColumnElement[int]:
-    """Return the quality of a row as an SQL expression.
+    """Return an SQL expression for the quality of a row; a greater number is better.
 
-    In ascending order: a failure of the machine (another try may succeed), a checkpoint, a failure of the operator, a
-    time without its rounds (of a whole model, from a flat table), a time that was disturbed or did not converge, and an
-    undisturbed, converged time.
+    In ascending order: a failure caused by the machine (a retry may succeed), a checkpoint, a failure caused by the
+    operator, a time without its rounds (of a whole model, from a flat table), a time that was disturbed or did not
+    converge, and an undisturbed, converged time.
     """
     failed = columns.error.is_not(None)
     return case(
@@ -42,14 +42,16 @@ def upsert_better(
     replace: bool = False,
     newest: bool = False,
 ) -> set[str]:
-    """Insert rows with times; replace existing rows that are not better.
+    """Insert rows of measurements or model timings; an existing row is replaced unless it is better.
 
-    A better `rank` wins. Of two rows of equal rank the newer one wins, and of two checkpoints the one with more rounds.
+    The row with the higher `rank` is kept. Of two rows of equal rank, the newer one is kept; a checkpoint is replaced
+    only by a checkpoint that has at least as many rounds.
 
     Args:
-        replace: a complete time wins against every existing row, even under background load. A failure never does.
-        newest: the rows were measured just now; they are newer than existing rows, whatever the clocks of other
-            machines show.
+        replace: a complete time with rounds replaces every existing row, even if it was measured under background load.
+            A failure never does.
+        newest: the rows were measured just now, so they count as newer than existing rows, whatever the clocks of
+            other machines show.
 
     Returns:
         Keys of the rows that were written.
@@ -64,10 +66,11 @@ def upsert_better(
 def or_better(
     statement: Any, table: Table, columns: Sequence[str], *, replace: bool = False, newest: bool = False
 ) -> Any:
-    """Return an INSERT of rows with times, by the rule of `upsert_better`.
+    """Return an INSERT statement that replaces existing rows by the rule of `upsert_better`.
 
     Args:
-        columns: columns of the rows, including ``key``.
+        columns: columns of the inserted rows, including ``key``.
+        replace, newest: as in `upsert_better`.
     """
     new, old = statement.excluded, table.c
     alike = and_(rank(new) == rank(old), case((rank(new) == _CHECK_POINT, new.rounds >= old.rounds), else_=True))
@@ -79,7 +82,7 @@ def or_better(
 
 
 def _without_repetition(rows: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
-    """Return the rows in order, split so that no part has a key twice, which PostgreSQL rejects in one statement."""
+    """Split rows into parts without repeated keys, in order; PostgreSQL rejects a statement with a key twice."""
     parts: list[list[Mapping[str, Any]]] = [[]]
     seen: set[str] = set()
     for row in rows:
@@ -92,11 +95,12 @@ def _without_repetition(rows: Sequence[Mapping[str, Any]]) -> list[list[Mapping[
 
 
 def keep_failures(connection: Connection, rows: Iterable[Mapping[str, Any]], *, newest: bool = False) -> None:
-    """Store the failures among rows with times, whether or not these rows are stored; a repeated failure renews its
-    time if newer.
+    """Store the failures among rows of measurements or model timings, whether or not these rows are stored.
+
+    If a failure with the same message is stored already, its time is replaced by the newer time.
 
     Args:
-        rows: columns of `schema.measurements` or `schema.model_timings`, and ``machine_state``.
+        rows: rows with the columns of `schema.measurements` or `schema.model_timings`, and ``machine_state``.
         newest: as in `upsert_better`.
     """
     failures = [
@@ -115,7 +119,7 @@ def keep_failures(connection: Connection, rows: Iterable[Mapping[str, Any]], *, 
 
 
 def or_newer(statement: Any, *, newest: bool = False) -> Any:
-    """Return an INSERT of failures; for a failure that exists already, the newer time is stored."""
+    """Return an INSERT statement for failures; for a failure that is stored already, the newer time is kept."""
     table = schema.failures
     newer = None if newest else statement.excluded.failed_at > table.c.failed_at
     values = {name: statement.excluded[name] for name in ("failed_at", "run_id", "machine_state", "settings_key")}
@@ -123,8 +127,11 @@ def or_newer(statement: Any, *, newest: bool = False) -> Any:
 
 
 def select_failures(model_key: str | None) -> Select[Any]:
-    """Select the rows for `failure`, the newest first, with the time that exists in spite of the failure, if there is
-    one."""
+    """Select the rows for `failure`, the newest first; ``timed_at`` is when the failed item was timed nevertheless.
+
+    Args:
+        model_key: only failures in this model; None: all failures.
+    """
     table, measured, timings = schema.failures, schema.measurements, schema.model_timings
     of_model = schema.model_operators
     timed_at = case(
@@ -149,7 +156,7 @@ def select_failures(model_key: str | None) -> Select[Any]:
 
 
 def failure(row: Mapping[str, Any]) -> Failure:
-    """Return the failure of a row of `select_failures`."""
+    """Create a `Failure` from a row of `select_failures`."""
     names = ("operator_name", "device_key", "error", "machine_state", "failed_at", "run_id", "timed_at")
     outputs = row["outputs"] or [{"shape": ()}]
     label = label_of(row["op_names"], outputs[0]["shape"], row["layers"] or ()) if row["op_names"] else None

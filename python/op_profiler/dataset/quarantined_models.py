@@ -1,4 +1,4 @@
-"""Quarantined models, during which workers of a cluster died: stored, found and released."""
+"""Stores, finds and releases quarantined models: models that workers of a cluster died on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,12 @@ _TABLE = schema.failures
 
 @dataclasses.dataclass(frozen=True)
 class QuarantinedModel:
-    """Why a model is quarantined, and since when: UTC, ISO 8601."""
+    """A quarantined model.
+
+    Attributes:
+        error: why the model is quarantined, with its name.
+        failed_at: when it was last quarantined, UTC, ISO 8601.
+    """
 
     error: str
     failed_at: str
@@ -32,12 +37,12 @@ def find_quarantined(dataset: Dataset) -> dict[str, QuarantinedModel]:
 
 
 def quarantine(dataset: Dataset, key: str, error: str, settings: Settings, device: Device) -> None:
-    """Quarantine a model; repeating it renews the time.
+    """Quarantine a model; if it is quarantined already for the same reason, only its time is updated.
 
     Args:
         key: `keys.quarantine_key` of the model.
         error: the reason, with the name of the model.
-        device: one of the devices on which it should have been measured.
+        settings, device: one of the settings and devices with which the model should have been measured.
     """
     row = {
         "key": keys.failure_key(key, error),

@@ -1,4 +1,4 @@
-"""Queries of the store."""
+"""SQL queries that the methods of `Dataset` execute."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def operators(model_key: str) -> Select[Any]:
 
 
 def known(model_key: str, column: str) -> Select[Any]:
-    """Select ``operator_key`` and a column of ``model_operators``, for a model's operators where it is not NULL."""
+    """Select ``operator_key`` and a column of ``model_operators`` for those operators of a model that have a value."""
     link = schema.model_operators
     known = link.c[column].is_not(None)
     return select(link.c.operator_key, link.c[column]).where(link.c.model_key == model_key, known)
 
 
 def templates(model_key: str) -> Select[Any]:
-    """Select ``operator_key`` and the template that a model was built with."""
+    """Select ``operator_key`` and the template of the schedule that a model's build used for the operator."""
     link, schedules = schema.model_operators, schema.schedules
     return (
         select(link.c.operator_key, schedules.c.template)
@@ -55,7 +55,10 @@ def measurements() -> Select[Any]:
 def measurements_of(
     model_key: str, threads: int, cache: Cache, resources: Mapping[str, Any] | None, origin: Origin | None
 ) -> Select[Any]:
-    """Select `measurements` of a model's operators; of several, the preferred one comes last. See `Dataset`."""
+    """Select `measurements` of a model's operators; the preferred one of an operator comes last.
+
+    The arguments are those of `Dataset.measurements_of`.
+    """
     table, link, wanted = schema.measurements, schema.model_operators, schema.settings.c
     context = table.c.model_key == model_key if cache == "model" else _outside_of_models()
     return (
@@ -71,7 +74,7 @@ def measurements_of(
 
 
 def trials_of(operator_key: str, template: str, device_key: str, threads: int, cache: Cache) -> Select[Any]:
-    """Select `measurements` of a template's candidates that need not be tried again."""
+    """Select `measurements` of a template's candidates that need no retry: those that the machine did not make fail."""
     table = schema.measurements.c
     return (
         measurements()
@@ -83,7 +86,7 @@ def trials_of(operator_key: str, template: str, device_key: str, threads: int, c
 
 
 def model_timing(model_key: str, threads: int, cache: Cache, resources: Mapping[str, Any] | None) -> Select[Any]:
-    """Select the newest timing of a model, complete ones first, with its settings, for `convert.stored_timing`."""
+    """Select the newest complete timing of a model, or else its newest checkpoint, for `convert.stored_timing`."""
     table, wanted = schema.model_timings, schema.settings.c
     return (
         select(table, *labelled(schema.settings))
@@ -96,8 +99,11 @@ def model_timing(model_key: str, threads: int, cache: Cache, resources: Mapping[
 
 
 def runs() -> Select[Any]:
-    """Select complete timings of all models as in `model_timing`, with the time of storage, the fields of
-    `ModelIdentity` and the device. Rows of one model are consecutive, by thread count, the newest first."""
+    """Select the complete timings of all models in sequential runs with cache state ``model``.
+
+    The columns are the fields of `ModelIdentity`, the thread count, the device, the time of storage and the revisions.
+    Rows of one model are consecutive, ordered by thread count, the newest first.
+    """
     timing, wanted, model, device = (
         table.c for table in (schema.model_timings, schema.settings, schema.models, schema.devices)
     )
@@ -117,7 +123,7 @@ def runs() -> Select[Any]:
 
 
 def counts() -> Select[Any]:
-    """Select one row with the number of rows of each kind."""
+    """Select one row with the number of rows of each table, and of complete and failed measurements."""
     tables = (schema.devices, schema.models, schema.operators, schema.schedules, schema.model_timings)
     columns = [select(func.count()).select_from(t).scalar_subquery().label(t.name) for t in tables]
     result = schema.measurements.c
@@ -130,7 +136,7 @@ def counts() -> Select[Any]:
 
 
 def _requests_resources(resources: Mapping[str, Any] | None) -> ColumnElement[bool]:
-    """Return the condition that settings request these values, by their names in `Settings`, and no other resources."""
+    """Return the condition that settings request exactly these resources, given as values by names in `Settings`."""
     wanted, columns = resources or {}, schema.settings.c
     left_alone = [columns[name].is_(None) for name in RESOURCE_FIELDS if name not in wanted]
     return and_(*left_alone, *(columns[name] == value for name, value in wanted.items()))
@@ -145,7 +151,7 @@ def _outside_of_models() -> ColumnElement[bool]:
 
 
 def _of_the_build() -> ColumnElement[bool]:
-    """Return the condition for the schedule of an operator in the model's build; if unknown, of any build."""
+    """Return the condition for the schedule that the model's build uses; if unknown, for default or tuned schedules."""
     given = schema.model_operators.c.schedule_key
     usual = schema.schedules.c.origin.in_(("default", "tuned"))
     return or_(given == schema.schedules.c.key, and_(given.is_(None), usual))

@@ -1,4 +1,4 @@
-"""Access rights of a dataset in PostgreSQL: readers and writers."""
+"""Grants roles the right to read or write a dataset in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ _READS, _WRITES = "SELECT", "SELECT, INSERT, UPDATE, DELETE"
 
 
 def allow(db: str, role: str, *, writes: bool) -> str:
-    """Let a role read a dataset, or also write to it; a missing role is created with a new password.
+    """Grant a role the right to read a dataset, or to read and write it; a missing role is created.
 
     A role that writes cannot change the tables: they belong to the role that created them, and only that role can
-    upgrade them. Call this again for tables that a newer version adds.
+    upgrade them. If a newer version adds tables, call this function again.
 
     Args:
-        db: address of the dataset, as a role that may create roles.
-        role: name of the role.
+        db: address of the dataset, with the name of a role that may create roles.
+        role: name of the role that gets the rights.
+        writes: whether the role may also write.
 
     Returns:
-        The dataset's address for the role; with the password only if the role was created now.
+        The dataset's address for the role; it contains the new password if this call created the role.
 
     Raises:
         UsageError: the dataset is not in PostgreSQL.
-        DatasetError: there is no dataset, or the role of `db` may not create roles.
+        DatasetError: `db` contains no dataset, or its role may not create roles.
     """
     url = parse_url(db)
     if url.get_backend_name() != "postgresql":
@@ -55,6 +56,6 @@ def allow(db: str, role: str, *, writes: bool) -> str:
 
 
 def _hashed(connection: Connection, role: str, password: str) -> str:
-    """Return a password's hash in the form that the server stores, whose characters need no quotes."""
+    """Return a password's SCRAM-SHA-256 hash as the server stores it; it contains no characters to be escaped."""
     driver: Any = connection.connection.driver_connection
     return str(driver.pgconn.encrypt_password(password.encode(), role.encode(), b"scram-sha-256").decode())

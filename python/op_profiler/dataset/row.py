@@ -1,4 +1,4 @@
-"""Plain values that the store accepts and returns: rows, models, failures, co-runs."""
+"""Dataclasses that `Dataset` accepts and returns: rows, models, timings, failures, co-runs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Row:
 
     Attributes:
         operator_key: workload key of a stored operator.
-        device: device of the measurement; stored with it if it is new.
+        device: device of the measurement; it is stored together with the row if the dataset lacks it.
         measurement: all samples so far, not only the new ones.
         model_key: the model in which the operator was measured; empty unless ``settings.cache`` is ``model``.
         complete: False for a checkpoint of a measurement that is still running.
-        machine_state: for a failure, the state of the machine; plain JSON values.
-        measured_at: time of the measurement, UTC, ISO 8601; None: now.
-        run_id: identifier of its run; None if unknown.
+        machine_state: for a failure, the state of the machine as JSON-serializable values.
+        measured_at: time of the measurement, UTC, ISO 8601; None: the time of storage.
+        run_id: identifier of the run that measured it; None if unknown.
     """
 
     operator_key: str
@@ -44,8 +44,8 @@ class ModelIdentity:
     """Identity of a model in the dataset.
 
     Attributes:
-        key: fingerprint of its content and of everything that changes what the compiler generates from it.
-        label: label of the run that collected it; empty without one.
+        key: fingerprint of the model's content and of everything that changes what the compiler generates from it.
+        label: label of the run that collected the model; empty if the run had no label.
     """
 
     key: str
@@ -63,15 +63,16 @@ class Model(ModelIdentity):
     """One lowered model.
 
     Attributes:
-        device_key: the device that it was lowered for; None if unknown.
         notes: notes about the model for the user.
-        base_key: the key without the schedule records; None in rows of older versions.
-        asked: computations for which its build queried schedule records (`building.build.BuiltModel.asked`).
-        recipe: how to build it again (`building.recipe.Recipe`), plain values; None if unknown.
-        reads: for each call of an operator, by position, the calls whose outputs it reads; None if unknown.
+        device_key: the device that the model was lowered for; None if unknown.
+        base_key: the key that the model would have without schedule records; None in rows of older versions.
+        asked: computations for which the build queried schedule records (`building.build.BuiltModel.asked`).
+        recipe: how to build the model again: `building.recipe.Recipe` as JSON-serializable values; None if unknown.
+        reads: for each call of an operator, by position, the positions of the calls whose outputs it reads; None if
+            unknown.
         outputs_agree, outputs_error, outputs_reference: see `Agreement`; None in rows of older versions.
-        extracted: True once all its operators are stored.
-        added_at: when it was first stored, UTC, ISO 8601.
+        extracted: True once all operators of the model are stored.
+        added_at: when the model was first stored, UTC, ISO 8601.
     """
 
     notes: tuple[str, ...]
@@ -119,8 +120,8 @@ class StoredTiming:
 
     Attributes:
         measured_at, run_id: as in `StoredMeasurement`.
-        project_revision, user_revision: git revisions of op_profiler and of the folder in which the command ran; None
-            if there is none.
+        project_revision: git revision of op_profiler, or else its version; None if unknown.
+        user_revision: git revision of the folder in which the command ran; None if the folder has no revision.
     """
 
     model_key: str
@@ -136,17 +137,18 @@ class StoredTiming:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Failure:
-    """A measurement without a time.
+    """A failed measurement of an operator or of a whole model.
 
     Attributes:
-        operator_name: None for a whole model.
-        operator_label: title, layer and output shape (`label_of`); None for a whole model.
+        operator_name: name of the operator's kernel; None for a whole model.
+        operator_label: title, layer and output shape of the operator (`label_of`); None for a whole model.
         model_key: empty outside a model, and for a quarantined model (`op_profiler.dataset.quarantined_models`).
-        cause: whether the machine or the operator caused the failure; after the former, another try may succeed.
+        cause: ``machine`` or ``operator``; if the machine caused the failure, a retry may succeed.
         machine_state: as in `Row`; None if unknown.
         failed_at: time of the latest failure, UTC, ISO 8601.
         run_id: identifier of the run of the latest failure; None if unknown.
-        timed_at: time of storage of an existing time; None if there is none.
+        timed_at: when a successful measurement of the same operator or model under the same settings was stored, UTC,
+            ISO 8601; None if the dataset has no such measurement.
     """
 
     operator_name: str | None
@@ -164,15 +166,15 @@ class Failure:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CorunMember:
-    """One operator of a group that ran side by side, with its times in isolation.
+    """One operator of a group that ran side by side, with its times in the group and in isolation.
 
     Attributes:
         operator_key: workload key of a stored operator.
-        settings: its settings in the group; in isolation they were the same.
-        model_key: the model that it belongs to; empty outside a model.
-        alone_samples_us, together_samples_us: raw samples in isolation and in the group, microseconds per call. The
-            latter are empty if `error` is set.
-        error: why there is no time in the group; None if there is one.
+        settings: settings of the operator, the same in the group and in isolation.
+        model_key: the model that the operator belongs to; empty outside a model.
+        alone_samples_us: raw samples in isolation, microseconds per call.
+        together_samples_us: raw samples in the group, microseconds per call; empty if `error` is set.
+        error: why the operator has no time in the group; None if it has a time.
     """
 
     operator_key: str
@@ -185,31 +187,32 @@ class CorunMember:
 
     @property
     def alone_median_us(self) -> float | None:
-        """Median of the samples in isolation; None without samples."""
+        """Return the median of the samples in isolation, microseconds; None without samples."""
         return statistics.median(self.alone_samples_us) if self.alone_samples_us else None
 
     @property
     def together_median_us(self) -> float | None:
-        """Return the median of the samples in the group; None without samples."""
+        """Return the median of the samples in the group, microseconds; None without samples."""
         return statistics.median(self.together_samples_us) if self.together_samples_us else None
 
     @property
     def slowdown(self) -> float | None:
-        """Return the median in the group divided by the median in isolation; None if one is missing."""
+        """Return the median in the group divided by the median in isolation; None if either median is missing."""
         alone, together = self.alone_median_us, self.together_median_us
         return together / alone if alone and together is not None else None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Corun:
-    """Operators that ran side by side.
+    """A group of operators that ran side by side.
 
     Attributes:
         device_key: device of the measurement.
-        members: in any order; an operator may be a member more than once.
-        load_before, load_after: share (0 to 1) of the cores in use, or of the GPU, that other processes used.
-        foreign_load: True if samples were taken under background load and repeating did not help.
-        measured_at: when it was stored, UTC, ISO 8601.
+        members: the operators, in any order; an operator may be a member more than once.
+        load_before, load_after: share of the cores in use, or of the GPU, that other processes used before and after
+            the measurement, 0 to 1; None if unknown.
+        foreign_load: True if samples were taken under background load, although they were repeated.
+        measured_at: when the group was stored, UTC, ISO 8601.
     """
 
     device_key: str

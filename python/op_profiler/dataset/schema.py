@@ -1,7 +1,7 @@
-"""The tables on SQLite and PostgreSQL, and the only place where a column is declared.
+"""Declares the tables of a dataset on SQLite and PostgreSQL, with all their columns.
 
 A column with a `doc` is also in the flat tables (`flat`), and thus in every export, in ``--where`` and in the
-documentation. `migrations` adds it to datasets of older versions.
+documentation. `migrations` adds new columns to datasets of older versions.
 
 Nested values are JSON in text columns, because PostgreSQL's own JSON type rejects infinities, which attributes of
 ``clip`` and pooling contain. Names of columns contain their units.
@@ -32,16 +32,16 @@ from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.errors import DatasetError
 
 VERSION = 7
-"""Version of the tables below; it increases with every change to them."""
+"""Version of the tables in this module; every change to them increases it."""
 
 metadata = MetaData()
 
 
 def parse_json(text: str, **options: Any) -> Any:
-    """Parse the JSON text of a column; `options` of ``json.loads``.
+    """Parse the JSON text of a column; `options` are those of ``json.loads``.
 
     Raises:
-        DatasetError: a disk or another program damaged the text.
+        DatasetError: the text is not JSON, so the dataset is damaged.
     """
     try:
         return json.loads(text, **options)
@@ -52,22 +52,22 @@ def parse_json(text: str, **options: Any) -> Any:
 
 
 class Json(types.TypeDecorator[Any]):
-    """A plain Python value as JSON text; tuples come back as lists."""
+    """Column type that stores a JSON-serializable value as JSON text; tuples are read back as lists."""
 
     impl = Text
     cache_ok = True
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
-        """Return a value as JSON text without spaces; None stays NULL."""
+        """Return a value as JSON text without spaces; None for None, which is stored as NULL."""
         return None if value is None else json.dumps(value, separators=(",", ":"))
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
-        """Return the value of JSON text; raises DatasetError as `parse_json` does."""
+        """Return the value of JSON text; None for NULL; raises DatasetError as `parse_json` does."""
         return None if value is None else parse_json(value)
 
 
 class SamplesType(Json):
-    """Times as JSON text, one list per round."""
+    """Column type for samples: JSON text with one list of times per round."""
 
     cache_ok = True
 
@@ -76,10 +76,10 @@ def _column(name: str, kind: Any, doc: str = "", *, flat: str = "", since: int =
     """Return a column of a table.
 
     Args:
-        kind: its SQL type, or the key that it refers to.
-        doc: its meaning in the flat tables; empty for a column that is not there.
-        flat: its name in the flat tables, if it differs.
-        since: version of the tables that added it; it may be NULL or has a default for earlier rows.
+        kind: SQL type of the column, or the foreign key that it contains.
+        doc: description of the column in the flat tables; empty if the flat tables lack the column.
+        flat: name of the column in the flat tables, if it differs.
+        since: version of the tables that added the column; in rows of older versions it is NULL or has a default.
         options: options of ``sqlalchemy.Column``.
     """
     return Column(name, kind, doc=doc or None, info={"flat": flat or name, "since": since}, **options)
@@ -281,7 +281,7 @@ def _counted_columns() -> list[Column[Any]]:
 
 
 def _time_columns(table: str) -> list[Column[Any] | CheckConstraint]:
-    """Return the columns of `Measurement`'s fields, with the constraint that a row has either a time or an error."""
+    """Return the columns for the fields of `Measurement`, with constraints: a row has either a time or an error."""
     return [
         _column("samples_us", SamplesType, "of kept rounds, microseconds; row: round, column: call", nullable=False),
         _column("call_overhead_us", Double, "taken off each sample, microseconds", since=5),  # NULL: nothing was
@@ -384,7 +384,7 @@ failures = Table(
     Index("failures_of_measured", "measured_key"),
     Index("failures_of_model", "model_key"),
 )
-"""Every failure, also of operators with an earlier or later time; repeated failures renew their time and state."""
+"""All failures, also of operators that have an earlier or later time; a repeated failure updates ``failed_at`` etc."""
 
 coruns = Table(
     "coruns",

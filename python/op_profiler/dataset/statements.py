@@ -9,12 +9,12 @@ from sqlalchemy import Connection, Table
 
 
 def labelled(table: Table) -> list[Any]:
-    """Return all columns of a table, prefixed with its name, for joins."""
+    """Return all columns of a table, labelled ``TABLE_COLUMN``, so that names are unique in a join."""
     return [column.label(f"{table.name}_{column.name}") for column in table.c]
 
 
 def insert(connection: Connection, table: Table) -> Any:
-    """Return an INSERT that can define what happens to existing rows."""
+    """Return an INSERT of the database's dialect, which can define what happens to existing rows (ON CONFLICT)."""
     if connection.dialect.name == "sqlite":
         from sqlalchemy.dialects import sqlite
 
@@ -27,7 +27,7 @@ def insert(connection: Connection, table: Table) -> Any:
 def upsert(
     connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], *, replace: Sequence[str] = ()
 ) -> None:
-    """Insert rows; in existing rows, update the columns `replace`."""
+    """Insert rows; in rows that exist already (by primary key), update only the columns `replace`."""
     if not rows:
         return
     statement, keys = insert(connection, table), list(table.primary_key.columns)

@@ -1,4 +1,4 @@
-"""`Dataset`: all measurements in one database."""
+"""`Dataset`: stores and reads devices, models, operators and measurements in one database."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ class Dataset(OpenDatabase):
                 restarts.
 
         Raises:
-            UsageError: the URL is not that of a supported database.
-            MissingPackageError: the URL is of PostgreSQL, and psycopg is not installed.
-            DatasetError: the dataset cannot be opened, is no dataset of op_profiler, or was written by a newer version.
+            UsageError: the URL is not the address of a supported database.
+            MissingPackageError: the dataset is in PostgreSQL, and psycopg is not installed.
+            DatasetError: the database cannot be opened, was not created by op_profiler, or is of a newer version.
         """
         return cls(*open_engine(url, create=create, read_only=read_only, was_open=was_open))
 
@@ -71,7 +71,7 @@ class Dataset(OpenDatabase):
     # Writing
 
     def add_device(self, device: Device) -> None:
-        """Store a device, or update those properties of a stored device that may change (clock, memory, properties)."""
+        """Store a device; for a stored device, update the fields that may change (clock, memory, properties)."""
         changing = ("clock_mhz", "memory_bytes", "properties")
         with self._write() as connection:
             upsert(connection, schema.devices, convert.distinct([device]), replace=changing)
@@ -99,9 +99,9 @@ class Dataset(OpenDatabase):
 
         Args:
             key: fingerprint of the model's content and of everything that changes what the compiler generates from it.
-            device_key: the device that the model was lowered for, which must be stored; measurements of other devices
+            device_key: the device that the model was lowered for, which must be stored; measurements on other devices
                 are then never used for this model.
-            base_key, asked, label, recipe, reads: see `Model`; if `recipe` or `reads` is missing, the stored value is
+            base_key, asked, label, recipe, reads: see `Model`; if `recipe` or `reads` is None, the stored value is
                 kept.
             agreement: agreement of the model's outputs with those of its own framework; None keeps the stored value.
         """
@@ -138,15 +138,14 @@ class Dataset(OpenDatabase):
         code: Mapping[str, str] | None = None,
         locations: Mapping[str, CallLocations] | None = None,
     ) -> None:
-        """Store all operators of a model in one transaction, replacing its stored operators, and mark the model
-        `extracted`.
+        """Replace the stored operators of a model by these in one transaction, and mark the model as `extracted`.
 
         Args:
             operators: each distinct operator once, with the positions at which the model calls it, counted from 0.
-            schedules: by workload key, the schedules that the build of the model uses, where known.
-            launches: by workload key, grid and block of each launch on a GPU.
-            code: by workload key, the code of the kernel.
-            locations: by workload key, the locations of each call, where known.
+            schedules: the known schedules that the build of the model uses, by workload key.
+            launches: grid and block of each launch on a GPU, by workload key.
+            code: code of the kernel for people to read (TVMScript), by workload key.
+            locations: the known locations of each call in the user's model, by workload key.
         """
         operators = list(operators)
         known = {"launches": launches or {}, "code": code or {}}
@@ -174,7 +173,7 @@ class Dataset(OpenDatabase):
             connection.execute(update(schema.models).where(schema.models.c.key == model_key).values(extracted=True))
 
     def add_anchor(self, operator: Operator) -> None:
-        """Store an operator that belongs to no model."""
+        """Store an operator without linking it to a model."""
         with self._write() as connection:
             upsert(connection, schema.operators, convert.distinct([operator]))
 
@@ -185,9 +184,9 @@ class Dataset(OpenDatabase):
     def record_all(self, rows: Iterable[Row], *, replace: bool = False) -> set[str]:
         """Store measurements and failures in one transaction.
 
-        A stored measurement is replaced by a better one, or by a newer one of the same quality. A complete measurement
-        is better than a checkpoint, and a converged one without background load is better than others. A failure never
-        replaces a time.
+        A stored measurement is replaced by a better one, or by a newer one of the same quality. A complete time is
+        better than a checkpoint, and an undisturbed, converged time is better than other times. A failure never
+        replaces a complete time. `quality.rank` defines the order.
 
         Args:
             replace: the measurements were requested again, so every complete time replaces a stored one.
@@ -222,16 +221,16 @@ class Dataset(OpenDatabase):
         measured_at: str | None = None,
         run_id: str | None = None,
     ) -> bool:
-        """Store the timing of a whole model, by the rule of `record_all`.
+        """Store the timing of a whole model; an existing timing is replaced by the rule of `record_all`.
 
         Args:
             complete: False for a checkpoint of a measurement that is still running.
+            replace: see `record_all`.
             machine_state, measured_at, run_id: see `Row`.
             project_revision, user_revision: see `StoredTiming`.
 
         Returns:
-            Whether the timing was stored; if so, the operators that were measured in the same run must replace older
-            ones.
+            Whether the timing was stored; if so, store the operators of the same run with ``replace=True``.
         """
         row = convert.timing_columns(timing) | {
             "key": keys.timing_key(model_key, device.key, settings),
@@ -263,7 +262,7 @@ class Dataset(OpenDatabase):
     ) -> None:
         """Store the times of operators that ran side by side.
 
-        They replace stored times of the same group under the same settings, unless the stored ones are better: without
+        They replace stored times of the same group under the same settings, unless the stored times are better: without
         a failure, or without background load.
 
         Args:
@@ -284,7 +283,7 @@ class Dataset(OpenDatabase):
     # Reading
 
     def find_model(self, key: str) -> Model | None:
-        """Return a model by its key; its operators are stored only if it is `extracted`."""
+        """Return a model by its key, or None; all its operators are stored only if it is `extracted`."""
         rows = self.rows(select(schema.models).where(schema.models.c.key == key))
         return convert.build(Model, rows[0]) if rows else None
 
@@ -292,8 +291,8 @@ class Dataset(OpenDatabase):
         """Return all models, sorted by name.
 
         Args:
-            base_key: return only models with this base key; they differ in the schedule records that they were built
-                with.
+            base_key: return only models with this base key, which differ only in the schedule records of their builds;
+                None returns all models.
         """
         table = schema.models
         query = select(table).order_by(table.c.name, table.c.added_at)
@@ -310,19 +309,19 @@ class Dataset(OpenDatabase):
         return sorted(found, key=lambda item: item[1][:1])
 
     def launches_of(self, model_key: str) -> dict[str, list[dict[str, list[int]]]]:
-        """Return grid and block of the launches of a model's operators, by workload key, where known."""
+        """Return grid and block of each GPU launch by workload key, for operators of a model with known launches."""
         return {r["operator_key"]: r["launches"] for r in self.rows(queries.known(model_key, "launches"))}
 
     def templates_of(self, model_key: str) -> dict[str, str]:
-        """Return the templates of the schedules in a model's build, by workload key, where known."""
+        """Return the template of the schedule that a model's build uses, by workload key, for known schedules."""
         return {r["operator_key"]: r["template"] for r in self.rows(queries.templates(model_key))}
 
     def layers_of(self, model_key: str) -> dict[str, CallLayers]:
-        """Return the layers of each call of a model's operators, by workload key, where known."""
+        """Return the layers of each call by workload key, for operators of a model with known layers."""
         return {r["operator_key"]: r["layers"] for r in self.rows(queries.known(model_key, "layers"))}
 
     def find_operator(self, key: str) -> Operator | None:
-        """Return an operator by its workload key."""
+        """Return an operator by its workload key; None if the dataset lacks it."""
         rows = self.rows(select(schema.operators).where(schema.operators.c.key == key))
         return convert.build(Operator, rows[0]) if rows else None
 
@@ -332,14 +331,14 @@ class Dataset(OpenDatabase):
         return [convert.build(Operator, row) for row in rows]
 
     def find_device(self, key: str) -> Device | None:
-        """Return a device by its key."""
+        """Return a device by its key; None if the dataset lacks it."""
         rows = self.rows(select(schema.devices).where(schema.devices.c.key == key))
         return convert.build(Device, rows[0]) if rows else None
 
     def find_measurement(
         self, operator_key: str, *, schedule: Schedule, settings: Settings, device_key: str, model_key: str = ""
     ) -> StoredMeasurement | None:
-        """Return the measurement with this identity, complete or not; only requested `settings` are compared."""
+        """Return the measurement with these keys, complete or not, or None; only requested `settings` are compared."""
         key = keys.measurement_key(operator_key, schedule.key, device_key, settings, model_key)
         rows = self.rows(queries.measurements().where(schema.measurements.c.key == key))
         return convert.stored_measurement(rows[0]) if rows else None
@@ -353,18 +352,16 @@ class Dataset(OpenDatabase):
         resources: Mapping[str, Any] | None = None,
         origin: Origin | None = None,
     ) -> dict[str, StoredMeasurement]:
-        """Return stored measurements of a model's operators, by workload key; times of operators side by side are not
-        included.
+        """Return one measurement per measured operator of a model, by workload key; without co-runs.
 
-        With the cache state ``model``, only measurements inside this model are returned. With any other cache state,
-        also measurements of the same operator elsewhere, at the model's precision and with its executor.
+        With the cache state ``model``, the operators were measured inside this model; with any other cache state,
+        outside of models, at the model's precision and with its executor. Of several measurements of an operator, the
+        newest complete one is returned, or else the newest checkpoint.
 
         Args:
-            resources: requested values by their names in `Settings`; if no core set is named, measurements on any core
-                set are returned.
-            origin: where the schedules come from; None for the schedules that the build of this model uses. If an
-                operator has several measurements, a complete one is preferred to a checkpoint, and a newer one to an
-                older one.
+            threads, cache: requested values of `Settings`.
+            resources: requested values by their names in `Settings`; without ``core_set``, any core set.
+            origin: origin of the schedules; None for the schedules that the build of this model uses.
         """
         query = queries.measurements_of(model_key, threads, cache, resources, origin)
         return {row["operator_key"]: convert.stored_measurement(row) for row in self.rows(query)}
@@ -372,14 +369,14 @@ class Dataset(OpenDatabase):
     def trials_of(
         self, operator_key: str, *, template: str, device_key: str, threads: int, cache: Cache
     ) -> list[StoredMeasurement]:
-        """Return every trial of a template for an operator on a device that does not have to be repeated."""
+        """Return the trials of a template for an operator on a device, except failures that the machine caused."""
         query = queries.trials_of(operator_key, template, device_key, threads, cache)
         return [convert.stored_measurement(row) for row in self.rows(query)]
 
     def find_model_timing(
         self, model_key: str, *, threads: int, cache: Cache, resources: Mapping[str, Any] | None = None
     ) -> StoredTiming | None:
-        """Return the timing of a whole model; if there are several, the newest complete one.
+        """Return the newest complete timing of a whole model, or else its newest checkpoint, or None.
 
         Args:
             resources: as for `measurements_of`.
@@ -388,20 +385,21 @@ class Dataset(OpenDatabase):
         return convert.stored_timing(rows[0]) if rows else None
 
     def failures(self, model_key: str | None = None) -> list[Failure]:
-        """Return the failures of one model or (None) of all models, newest first, also those next to a stored time."""
+        """Return the failures of one model, or all failures for None, newest first, even if a time is also stored."""
         return [failure(row) for row in self.rows(select_failures(model_key))]
 
     def coruns(self, device_key: str | None = None) -> list[Corun]:
-        """Return the times of operators side by side, oldest first.
+        """Return the groups of operators that ran side by side, oldest first.
 
         Args:
-            device_key: return only those of this device; None returns all.
+            device_key: return only groups on this device; None returns all groups.
         """
         return list(coruns.of(self.rows(coruns.select_members(device_key))))
 
     def to_pandas(self, where: str | None = None, *, table: str = "measurements") -> pd.DataFrame:
-        """Return a flat table with the columns of ``op-profiler export --columns``; nested values (layers, inputs,
-        samples, ...) are lists and dicts.
+        """Return a flat table as a DataFrame with the columns of ``op-profiler export --columns``.
+
+        Nested values (layers, inputs, samples, ...) are lists and dicts.
 
         Args:
             where: condition in SQL over the columns, such as ``model_source = 'sample' and not scaffolding``.
@@ -409,12 +407,12 @@ class Dataset(OpenDatabase):
 
         Raises:
             MissingPackageError: pandas is not installed.
-            UsageError: the condition cannot be used, or there is no such table.
+            UsageError: the condition is invalid, or the table does not exist.
         """
         from op_profiler.dataset.frame import flat_frame
 
         return flat_frame(self, where, table)
 
     def counts(self) -> dict[str, int]:
-        """Return the number of rows of each kind; for measurements also the numbers of complete and of failed ones."""
+        """Return the number of rows of each table, and the numbers of ``complete`` and ``failed`` measurements."""
         return dict(self.rows(queries.counts())[0])

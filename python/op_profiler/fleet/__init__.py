@@ -1,5 +1,6 @@
-"""Many machines that measure into one dataset, with Dask's distributed.
+"""Measures on many machines into one dataset, with Dask's distributed.
 
-A scheduler hands out requests. Workers carry them out with the same supervisor that a plain command uses, and write
-to the dataset directly. The client receives reports; measurements are in the dataset even if the client is gone.
+A scheduler assigns requests to workers. Workers carry them out with the same supervisor that a command without a
+cluster uses, and write to the dataset directly. The client receives reports; measurements are stored in the dataset
+even if the client has ended.
 """

@@ -1,4 +1,4 @@
-"""TLS certificates of a cluster: anyone who has them may run code on every machine of the cluster."""
+"""Creates the TLS certificates of a cluster; anyone who has them can run code on every machine of the cluster."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from op_profiler.fleet.settings import AUTHORITY, KEY, NODE
 
 
 def make(folder: Path, hosts: Sequence[str]) -> None:
-    """Create an authority, and one certificate signed by it for all machines; the authority's key is not stored.
+    """Create a certificate authority, and one certificate signed by it for all machines.
 
-    Dask checks that both ends of a connection have a certificate of the authority. It does not check names.
+    The authority's key is not stored. Dask checks that both ends of a connection have a certificate of the authority,
+    but does not check names.
 
     Args:
-        folder: folder for three files that only their owner can read; copy it to every machine.
-        hosts: names or addresses that the certificate is issued to.
+        folder: folder for three files that only their owner can read; the user copies it to every machine.
+        hosts: names or addresses to which the certificate is issued.
 
     Raises:
         UsageError: the folder already has certificates, or a host is not the name of a machine.

@@ -1,4 +1,4 @@
-"""A cluster as its user sees it: opens it at an address, submits requests, and returns its state."""
+"""`Cluster`: a client's connection to a cluster, which provides its workers and events."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FORMS = (
     "jobs, or kubernetes:FILE for pods"
 )
 Workers = dict[str, tuple[FleetMachine, dict[str, Any]]]
-"""For each worker by address, its machine and what the scheduler stores about the worker."""
+"""For each worker, by address: its machine, and the scheduler's metadata of the worker."""
 
 _CONNECT_SECONDS = 10
 _WAIT_SECONDS = settings.WAIT_SECONDS
@@ -36,11 +36,11 @@ _AGAIN_SECONDS = 2.0
 
 
 class Cluster:
-    """Machines that measure, behind one address.
+    """A connection to a cluster of machines that measure; a cluster of this command is started and ended with it.
 
     Args:
-        name: ``tcp://HOST:PORT`` or ``tls://HOST:PORT`` of a scheduler, ``local:N``, ``slurm:FILE``
-            or ``kubernetes:FILE``.
+        name: address ``tcp://HOST:PORT`` or ``tls://HOST:PORT`` of a running scheduler; or ``local:N``, ``slurm:FILE``
+            or ``kubernetes:FILE`` for a new cluster of this command.
 
     Raises:
         UsageError: the address has another form.
@@ -49,9 +49,9 @@ class Cluster:
 
     Attributes:
         address: address of the scheduler.
-        client: Dask's connection to the scheduler; replaced by `reconnect`.
+        client: Dask's connection to the scheduler; `reconnect` replaces it.
         accepts_workers: whether other workers may join; False for ``local:N``, whose certificates are temporary.
-        left_out: by address, the reason why a worker gets no tasks; for the workers at the last call of `workers`.
+        left_out: reasons why workers get no tasks, by address, as of the last call of `workers`.
     """
 
     def __init__(self, name: str) -> None:
@@ -102,7 +102,7 @@ class Cluster:
             ) from None
 
     def workers(self) -> Workers:
-        """Return the workers with this version of op_profiler."""
+        """Return the connected workers of this version of op_profiler; the others are stored in `left_out`."""
         known = self.client.scheduler_info(n_workers=-1)["workers"]
         ours: Workers = {}
         self.left_out = {}
@@ -114,11 +114,11 @@ class Cluster:
         return ours
 
     def processing(self) -> dict[str, tuple[str, ...]]:
-        """Return by worker address the keys of the requests that the worker carries out or is assigned to."""
+        """Return for each worker, by address, Dask's keys of the tasks that it carries out or is assigned."""
         return {address: tuple(map(str, keys)) for address, keys in self.client.processing().items()}
 
     def events(self, topic: str) -> list[tuple[float, Any]]:
-        """Return the events that the scheduler received, with the seconds since 1970, oldest first."""
+        """Return the stored events of a topic, each with its time (seconds since 1970), oldest first."""
         return list(self.client.get_events(topic))
 
     def clients(self) -> set[str]:
@@ -131,17 +131,17 @@ class Cluster:
 
     @property
     def dashboard(self) -> str | None:
-        """Address of Dask's dashboard; None if it is not installed, or if the scheduler serves this command only."""
+        """Address of Dask's dashboard; None if it is not available, or if the scheduler serves this command only."""
         if self._own is not None:
             return None
         about = self.client.scheduler_info(n_workers=0)["services"]
         return str(self.client.dashboard_link) if about.get("dashboard") and settings.has_dashboard() else None
 
     def reconnect(self) -> None:
-        """Replace the client if its scheduler stopped, as soon as the scheduler answers again.
+        """Replace the client if it lost its scheduler; wait until the scheduler answers again.
 
         Raises:
-            MeasureError: the scheduler does not answer for a long time.
+            MeasureError: the scheduler does not answer within `settings.WAIT_SECONDS`.
         """
         if self.client.status == "running":
             return
@@ -159,7 +159,7 @@ class Cluster:
 
 @contextlib.contextmanager
 def _errors_as_notes(what: str) -> Iterator[None]:
-    """Report errors at the end of a command as warnings: all results are stored already."""
+    """Print errors inside the block as notes: at the end of a command, all results are already stored."""
     try:
         yield
     except Exception as error:  # of Kubernetes, SLURM, Dask or the network
@@ -167,7 +167,7 @@ def _errors_as_notes(what: str) -> Iterator[None]:
 
 
 def _own_cluster(name: str) -> DaskCluster | KubernetesCluster:
-    """Return a scheduler with its workers, which end with this process."""
+    """Start a scheduler and its workers, which end with this process."""
     kind, _, rest = name.partition(":")
     if kind == "local" and rest.isdecimal() and int(rest) > 0:
         from distributed import LocalCluster

@@ -1,4 +1,4 @@
-"""The files in ``--cluster slurm:FILE`` and ``--cluster kubernetes:FILE``."""
+"""Reads the files of ``--cluster slurm:FILE`` and ``--cluster kubernetes:FILE``."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from op_profiler.errors import UsageError
 
 
 def read(kind: str, path: Path, example: str) -> dict[str, Any]:
-    """Return the settings of a file by name.
+    """Return the settings in a YAML file, by name.
+
+    Args:
+        kind: kind of the cluster, for messages.
+        example: an example of the contents, for messages.
 
     Raises:
-        UsageError: the file cannot be read, or is not YAML with names and values, as `example` is.
+        UsageError: the file cannot be read, or is not a YAML mapping of names to values.
     """
     import yaml
 
@@ -26,7 +30,11 @@ def read(kind: str, path: Path, example: str) -> dict[str, Any]:
 
 
 def take_count(found: dict[str, Any], name: str, path: Path) -> int:
-    """Remove an integer from the settings and return it; 1 if the name is missing.
+    """Remove an integer from the settings of a file, and return it; 1 if the settings lack the name.
+
+    Args:
+        found: settings, which are changed in place.
+        path: path of the file, for messages.
 
     Raises:
         UsageError: the value is not a positive integer.

@@ -1,4 +1,4 @@
-"""The options that select machines of a cluster, checked before a scheduler is started or contacted."""
+"""`ClusterRequest`: the options that select machines of a cluster, checked before a scheduler is contacted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from op_profiler.options import DEVICE, Option
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClusterRequest:
-    """Machines that measure instead of this one."""
+    """Options that select the machines of a cluster which measure instead of this machine."""
 
     cluster: Annotated[
         str | None,
@@ -42,7 +42,7 @@ class ClusterRequest:
     ] = None
 
     def __post_init__(self) -> None:
-        """Reject options for several machines if there is no cluster; raises UsageError."""
+        """Reject options for several machines without a cluster; raises UsageError."""
         for option, given in (("--each", self.each), ("--needs", self.needs is not None)):
             if given and not self.cluster:
                 raise UsageError(f"{option} is for several machines; add --cluster")

@@ -1,4 +1,4 @@
-"""Assigns tasks to the workers of a cluster, and again if a worker was lost."""
+"""`Dispatch`: submits tasks to the workers of a cluster, and again if a worker is lost."""
 
 from __future__ import annotations
 
@@ -36,21 +36,22 @@ _MOST_LOST = 20  # workers that died or were stopped while they had a task, thou
 
 
 class Dispatch:
-    """One run of tasks over a cluster.
+    """One run of tasks on a cluster.
 
-    If a worker dies, the measurement in progress is lost and its task goes to another worker. A task during which two
-    workers died waits until all other tasks have ended, and is then tried once more, alone; the dataset stores this
-    (`quarantine`). A worker that was ended on request did not die because of its task. A measurement on a drifting
-    machine is repeated on another machine, if there is one; from then on, other machines are preferred. If the
-    scheduler is restarted, it gets the unfinished tasks again; results in the dataset are not measured again.
+    If a worker dies, the measurement in progress is lost, and another worker gets the task. A task during which two
+    workers died waits until all other tasks have ended, and is then tried once more while no other task runs; the
+    dataset stores this (`quarantine`). If a worker was ended on request, the task is not the reason. A measurement on a
+    drifting machine is repeated on another machine, if one is connected; from then on, other machines are preferred. If
+    the scheduler is restarted, the unfinished tasks are submitted again; results in the dataset are not measured again.
 
     Args:
-        each: run every task on every distinct device, not on any device of its kind.
-        needs: requirements on machines besides the kind of target.
+        progress: displays progress and notes.
+        each: whether every task runs on every distinct device, not on any device of its kind.
+        needs: requirements on machines in addition to the kind of target.
         total: number of tasks; None if it is not known in advance.
 
     Attributes:
-        done: share of the tasks that are done, for the progress; set by the caller.
+        done: progress, in the caller's unit, that is displayed with the steps of workers; the caller sets it.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class Dispatch:
         self._task: Task | None = None  # taken, and not among the jobs yet
 
     def run(self, tasks: Iterable[Task]) -> Iterator[EndedTask]:
-        """Carry out tasks; a task is taken from the iterator when a worker becomes free.
+        """Carry out tasks, and yield each as it ends; tasks are taken from the iterator as workers become free.
 
         Raises:
             UsageError: the dataset is a file that not every worker can write.
@@ -118,7 +119,7 @@ class Dispatch:
                 self._log_progress(None if self._total is None else self._total * self._jobs_each)
 
     def _hand_out(self, left: Iterator[Task]) -> Iterator[Future[bytes]]:
-        """Submit enough jobs that no worker waits; a job is removed from its list after the scheduler has it."""
+        """Submit as many jobs as `_most_out` allows; a job is removed from its list only after it was submitted."""
         while len(self._handed_out) < self._most_out():
             if not self._waiting:
                 self._task = self._task or next(left, None)
@@ -132,11 +133,14 @@ class Dispatch:
             yield future
 
     def _most_out(self) -> int:
-        """Return the largest number of submitted tasks: a few for each worker, and for one that may join."""
+        """Return the largest number of submitted jobs: a few for each worker, and for one more worker that may join."""
         return _HANDED_OUT * (len(self._workforce.all()) + 1)
 
     def _jobs_of(self, task: Task | None) -> list[Job]:
-        """Return the job of a task, or with `each` one job per device."""
+        """Return the job of a task; with `each`, one job per distinct device; for None, no job.
+
+        Waits for a suitable worker if none is connected.
+        """
         if task is None:
             return []
         task = _with_absolute_paths(task)
@@ -172,7 +176,7 @@ class Dispatch:
         return future
 
     def _over(self, future: Future[bytes], job: Job) -> EndedTask | None:
-        """Return the outcome of a job; None if it must be repeated."""
+        """Return the outcome of a job whose future has ended; None if the job was queued again."""
         from distributed import KilledWorker
         from distributed.scheduler import NoValidWorkerError, NoWorkerError
 
@@ -206,7 +210,7 @@ class Dispatch:
         return self._given_up(job, reason)
 
     def _handed_on(self, job: Job) -> EndedTask | None:
-        """Return the outcome of a job whose worker was ended on request, no crash; None if it must be repeated."""
+        """Return the outcome of a job whose worker was ended on request; None if the job was queued again."""
         job.ended_workers += 1
         if job.ended_workers == _MOST_LOST:
             reason = f"quarantined: {_MOST_LOST} workers were stopped during this request; give jobs more time"
@@ -216,13 +220,14 @@ class Dispatch:
         return None
 
     def _given_up(self, job: Job, reason: str) -> EndedTask:
-        """Report the end of a job from this process, because no worker does."""
+        """Log the failure of a job at the scheduler, because no worker does it, and return the failure."""
         done = events.TaskEnd("", job.task.name, 0.0, reason, None)
         self._cluster.client.log_event(events.FINISHED, msgspec.to_builtins(done))
         return EndedTask(job.index, job.task, error=reason)
 
     def _nobody(self, job: Job) -> EndedTask | None:
-        """Return the outcome of a job for which no worker was found; None if a suitable worker is connected now."""
+        """Return the outcome of a job for which no worker was found; None if it was queued again for a worker that is
+        connected now."""
         job.stored = frozenset()
         if self._workforce.is_anybody_able(job.needs):
             self._waiting.append(job)
@@ -232,7 +237,7 @@ class Dispatch:
         return self._given_up(job, reason)
 
     def _judged(self, job: Job, finished: work.TaskOutcome) -> EndedTask | None:
-        """Return the answer to a job; None if it must be measured on another machine too."""
+        """Return the outcome of a job that a worker finished; None if it was queued again for another machine."""
         machine = finished.machine
         for message in finished.messages:
             self._progress.problem(f"{machine.host}: {message}")
@@ -249,7 +254,11 @@ class Dispatch:
     # Events that the scheduler gets, and sends
 
     def _log_progress(self, total: int | None) -> None:
-        """Log the progress of this run at the scheduler, which reports it on request."""
+        """Log the progress of this run at the scheduler, for ``state.state_of``.
+
+        Args:
+            total: number of all jobs; None if it is unknown.
+        """
         self._next_log = time.monotonic() + _LOG_SECONDS
         client = self._cluster.client
         with contextlib.suppress(OSError, TimeoutError, RuntimeError):  # work goes on though nobody hears of it
@@ -257,7 +266,7 @@ class Dispatch:
 
     @contextlib.contextmanager
     def _listening(self) -> Iterator[None]:
-        """Show the progress that the workers report."""
+        """Display the progress that workers report for this run's tasks, and record which tasks have begun."""
 
         def take(event: tuple[float, Any]) -> None:
             doing = msgspec.convert(event[1], events.Activity)
@@ -277,7 +286,7 @@ class Dispatch:
 
     @contextlib.contextmanager
     def _reconnecting(self) -> Iterator[None]:
-        """Connect again if the scheduler was restarted inside the block; unfinished tasks are then repeated."""
+        """Connect again if the scheduler is lost inside the block; the caller submits unfinished tasks again."""
         from distributed.comm.core import CommClosedError
 
         try:
@@ -291,7 +300,7 @@ class Dispatch:
 
 
 def _with_absolute_paths(task: Task) -> Task:
-    """Return an absolute path, because a worker runs in a separate folder, where a relative path is another dataset."""
+    """Return a task with an absolute path of its dataset: a worker runs in another folder than this process."""
     request = task.request
     if request.db is None:
         return task
@@ -300,7 +309,10 @@ def _with_absolute_paths(task: Task) -> Task:
 
 
 def _stored(task: Task, machines: Iterable[FleetMachine]) -> frozenset[str]:
-    """Return the machines, among several different ones, whose results for a task are in the dataset already."""
+    """Return the machines, by `Device.identity`, whose result for a task is already in the dataset.
+
+    The result is empty if all machines are alike, or if the dataset cannot be searched from here.
+    """
     if not isinstance(task, CollectTask) or not task.request.build.on_host:
         return frozenset()
     identities = {machine.measures[kind] for machine in machines for kind in task.kinds}

@@ -1,4 +1,4 @@
-"""Events that workers and clients log at the scheduler, and their topics."""
+"""Events that workers and clients log at the scheduler, and the topics of these events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from op_profiler.measure.turns import WAITING
 PROGRESS = "op_profiler-progress"
 """Dask's topic of current activities; each event is an `Activity`."""
 FINISHED = "op_profiler-finished"
-"""Dask's topic of finished tasks; each event is a `TaskEnd`. The scheduler stores the last ones."""
+"""Dask's topic of finished tasks; each event is a `TaskEnd`. The scheduler stores the last events."""
 RUNS = "op_profiler-runs"
 """Dask's topic of the progress of clients; each event is a `ClientRun`."""
 _EVERY_SECONDS = 1.0
@@ -22,6 +22,7 @@ class Activity(msgspec.Struct, frozen=True):
 
     Attributes:
         key: Dask's key of the task.
+        host: name of the worker's machine.
         text: description for users; empty at the start of the task.
     """
 
@@ -34,8 +35,10 @@ class TaskEnd(msgspec.Struct, frozen=True):
     """A task that ended.
 
     Attributes:
-        host_id: machine that carried it out; empty if no machine could.
-        error: reason why it is not complete; None if it is.
+        host_id: `FleetMachine.host_id` of the machine that carried it out; empty if no machine could.
+        name: name of the task.
+        seconds: duration of the task.
+        error: why the result is missing or incomplete; None if it is complete.
         deviation: see `work.TaskOutcome`.
     """
 
@@ -47,12 +50,12 @@ class TaskEnd(msgspec.Struct, frozen=True):
 
 
 class ClientRun(msgspec.Struct, frozen=True):
-    """Progress of a client.
+    """Progress of the run of a client.
 
     Attributes:
         client: Dask's name of the client.
         done: number of finished tasks.
-        of: number of all tasks; None if it is not known before the end.
+        of: number of all tasks; None if it is not known before the end of the run.
     """
 
     client: str
@@ -61,17 +64,20 @@ class ClientRun(msgspec.Struct, frozen=True):
 
 
 def log_event(topic: str, event: Activity | TaskEnd) -> None:
-    """Log an event at the scheduler, which sends it to all listening clients; runs in a worker."""
+    """Log an event at the scheduler, which sends it to all listening clients; must be called in a worker."""
     from distributed import get_worker
 
     get_worker().log_event(topic, msgspec.to_builtins(event))
 
 
 class Announcing:
-    """Progress of a collection, sent to all clients of the scheduler.
+    """A `Progress` of a task in a worker, which sends the steps to all clients of the scheduler.
 
     Args:
-        host: this machine's name.
+        host: name of this machine.
+
+    Attributes:
+        messages: notes and problems, which the task returns.
     """
 
     def __init__(self, host: str) -> None:
@@ -82,11 +88,11 @@ class Announcing:
         self._next = 0.0
 
     def start(self, models: int) -> None:
-        """Do nothing: progress is reported per task."""
+        """Do nothing, because the progress of a task is reported, not of models."""
         return
 
     def stop(self) -> None:
-        """Do nothing: the scheduler reports the end of a task."""
+        """Do nothing, because the scheduler reports the end of a task."""
         return
 
     def note(self, text: str) -> None:

@@ -1,5 +1,7 @@
-"""The page of a scheduler that dask-kubernetes' operator reads: since when the cluster is idle. Dask's other pages for
-the operator can change things."""
+"""The only page of a scheduler that dask-kubernetes' operator needs: since when the cluster has been idle.
+
+Dask's other pages for the operator are not served, because they can change the cluster.
+"""
 
 from distributed.http.scheduler.api import CheckIdleHandler
 

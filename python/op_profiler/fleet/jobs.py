@@ -1,4 +1,4 @@
-"""Tasks of a run and their state between the client and the workers."""
+"""`Job`, a task that is submitted to a cluster, and `EndedTask`, its outcome."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from op_profiler.fleet.tasks import Answer, Task
 
 @dataclasses.dataclass(frozen=True)
 class EndedTask:
-    """A task that is over.
+    """A task that has ended.
 
     Attributes:
-        index: index of the task in the order of submission; with `each`, of the task and its device.
+        index: number in the order of submission; with `each`, tasks have a number for each device.
+        task: the task.
         machine: machine that carried it out; None if no machine could.
-        answer: None after a failure.
-        error, error_code: reason of the failure, and its exit code.
+        answer: result of the task; None after a failure.
+        error: reason of the failure; empty if there is an answer.
+        error_code: exit code for the failure.
     """
 
     index: int
@@ -31,16 +33,18 @@ class EndedTask:
 
 @dataclasses.dataclass
 class Job:
-    """A task between submission and end.
+    """A task on one device, or on any device, until it ends; it may be submitted several times.
 
     Attributes:
+        index: number in the order of submission.
+        task: the task.
         needs: requirements on workers.
-        stored: machines whose result is in the dataset, by `Device.identity`; one of them is enough.
-        deaths: number of workers that died while they carried it out.
-        lost: number of workers that died while they had it, though they may not have begun it.
-        ended_workers: number of workers that were ended on request while they had it.
-        drifted: machines that drifted while they carried it out, by `FleetMachine.host_id`.
-        failed_on: machines on which it failed for reasons of the machine, likewise.
+        stored: machines whose result for the task is in the dataset, by `Device.identity`; they are preferred.
+        deaths: number of workers that died while they carried out the job.
+        lost: number of workers that died while the job was assigned to them, whether or not they had begun it.
+        ended_workers: number of workers that were ended on request while the job was assigned to them.
+        drifted: machines that drifted while they carried out the job, by `FleetMachine.host_id`.
+        failed_on: machines on which the job failed because of the machine, by `FleetMachine.host_id`.
     """
 
     index: int

@@ -1,7 +1,7 @@
-"""Workers as pods of Kubernetes, one per node, for the duration of a command; dask-kubernetes' operator starts them.
+"""Starts workers as Kubernetes pods, one per node, for the duration of a command, through dask-kubernetes' operator.
 
-dask-kubernetes' client, ``KubeCluster``, does not support TLS, so its resource ``DaskCluster`` is created here. The
-certificates are a Secret of the resource, which Kubernetes removes with it.
+dask-kubernetes' client, ``KubeCluster``, does not support TLS, so this module creates the resource ``DaskCluster``
+itself. The certificates are in a Secret that the resource owns, so Kubernetes removes it together with the resource.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TLS_FOLDER = "/tls"
 _AGAIN_SECONDS = 1.0
 _OPERATOR_SECONDS = 60
 _IDLE_SECONDS = 2 * settings.WAIT_SECONDS
-"""Idle time after which the operator ends a cluster, such as that of a command that was killed."""
+"""Idle time in seconds after which the operator ends a cluster, for example after its command was killed."""
 
 _PAGES = ["distributed.http.scheduler.prometheus", "distributed.http.health", "op_profiler.fleet.idle_page"]
 _NO_OPERATOR = (
@@ -34,10 +34,10 @@ _NO_OPERATOR = (
 
 
 class KubernetesCluster:
-    """A scheduler and workers in pods.
+    """A scheduler and workers in pods, which exist until `close` is called.
 
     Args:
-        spec: resource from `cluster_spec`.
+        spec: the resource ``DaskCluster``, from `cluster_spec`.
         namespace: namespace of the pods; None for the user's default.
 
     Raises:
@@ -73,7 +73,7 @@ class KubernetesCluster:
             self._stack.close()
 
     def _wait_for_scheduler(self, cluster: Any) -> str:
-        """Wait until a client can reach the scheduler; return its address."""
+        """Wait until the scheduler can be reached; return its address from this machine."""
         from kr8s.objects import Deployment, Service
 
         def has(one: Any, status: str) -> bool:
@@ -97,13 +97,13 @@ class KubernetesCluster:
 
 
 def kubernetes_cluster(path: Path) -> KubernetesCluster:
-    """Return a scheduler in a pod, and workers in pods on separate nodes, which end with this process.
+    """Start a scheduler in a pod, and workers in pods on separate nodes.
 
     Args:
-        path: YAML: ``image``, and the other arguments of `cluster_spec` and `KubernetesCluster`.
+        path: YAML file with ``image`` and optionally other arguments of `cluster_spec` and `KubernetesCluster`.
 
     Raises:
-        UsageError: the file cannot be used, or there are no certificates.
+        UsageError: the file cannot be used, or this machine has no certificates.
         MissingPackageError: dask-kubernetes is not installed.
         MeasureError: as for `KubernetesCluster`.
     """
@@ -134,9 +134,9 @@ def cluster_spec(
 
     Args:
         name: name of the cluster, and of the Secret with its certificates.
-        workers: number of workers; each gets a node.
-        image: image of all pods: Python with this package.
-        resources: resources of a worker, such as ``cpu`` and ``memory``; no other pod of its node gets them.
+        workers: number of workers; each runs on a separate node.
+        image: image of all pods, in which this package is installed.
+        resources: Kubernetes resources that are reserved for each worker, such as ``cpu`` and ``memory``.
         env: environment variables of all pods.
         node_selector: labels of the nodes for workers.
 
@@ -177,10 +177,12 @@ def cluster_spec(
 
 
 def _complete(pod: dict[str, Any], words: list[str], env: dict[str, str], volumes: dict[str, Any]) -> None:
-    """Make a pod run a command of op-profiler.
+    """Complete the specification of a pod, in place, so that the pod runs a command of op-profiler.
 
     Args:
-        volumes: volumes by the folder where the pod mounts them.
+        words: words of the command after ``op-profiler``.
+        env: environment variables.
+        volumes: volumes by the folder in which the pod mounts them.
     """
     (container,) = pod["containers"]
     del container["args"], container["resources"]
@@ -200,12 +202,12 @@ def _from_secret(name: str) -> dict[str, Any]:
 
 
 def _of_node(name: str, path: str) -> dict[str, Any]:
-    """Return a volume for a folder of the node, mounted as ``/NAME``."""
+    """Return a volume for the folder `path` of the node, which the pod mounts as ``/NAME``."""
     return {f"/{name}": {"hostPath": {"path": path, "type": "DirectoryOrCreate"}}}
 
 
 def _secret(cluster: Any) -> dict[str, Any]:
-    """Return the Secret with the certificates, which Kubernetes removes with the cluster."""
+    """Return the Secret with the certificates; the cluster owns it, so Kubernetes removes both together."""
     owner = {"apiVersion": cluster.version, "kind": cluster.kind, "name": cluster.name, "uid": cluster.metadata.uid}
     folder = Path(os.environ[settings.TLS])
     names = (settings.AUTHORITY, settings.NODE, settings.KEY)
@@ -230,7 +232,7 @@ def _until(holds: Callable[[], bool], seconds: float, otherwise: str) -> None:
 
 @contextlib.contextmanager
 def _plainly() -> Iterator[None]:
-    """Convert errors of Kubernetes to errors of this package."""
+    """Convert errors of Kubernetes inside the block to MeasureError."""
     import httpx
     import kr8s
 

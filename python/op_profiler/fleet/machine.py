@@ -1,4 +1,4 @@
-"""The description of a worker's machine that the worker reports to a cluster."""
+"""`FleetMachine`: the description of its machine that a worker reports to the scheduler."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from op_profiler.targets.machine import Place
 from op_profiler.targets.target import kind_of, tvm_identity
 
 DESCRIPTION = "op_profiler"
-"""Key of what a worker reported when it joined, in Dask's metadata."""
+"""Key, in Dask's metadata of a worker, of the `FleetMachine` that the worker reported when it joined."""
 
 
 DRIFT = 0.15
-"""Largest deviation of a machine's reference kernels from their usual time, as a share. A neighbour on a shared host
-causes 10 to 40 % (`measure.steadiness`)."""
+"""A machine has drifted if its reference kernels deviate by more than this share from their usual time. Another guest
+on a shared host causes deviations of 10 to 40 % (`measure.steadiness`)."""
 
 
 _LAST_PORT = 65535
@@ -47,12 +47,12 @@ print(f"llvm -mcpu={host_cpu()}")
 
 
 class Compiles(msgspec.Struct, frozen=True):
-    """A compiler of a machine.
+    """A compiler that is installed on a machine.
 
     Attributes:
-        tvm: identity of its TVM (`targets.target.tvm_identity`), and the kind of processors that it runs on.
-        llvm: complete target for ``llvm`` on that machine, with the processor's name in its LLVM.
-        code: digest of the code of this package that determines builds (`op_profiler.cache.code_digest`).
+        tvm: identity of the compiler's TVM (`targets.target.tvm_identity`), and the architecture that it runs on.
+        llvm: complete target for ``llvm`` on the machine, with LLVM's name of the processor.
+        code: digest of this package's code that affects builds (`op_profiler.cache.code_digest`).
     """
 
     tvm: str
@@ -64,13 +64,15 @@ class FleetMachine(msgspec.Struct, frozen=True, kw_only=True):
     """The machine of a worker.
 
     Attributes:
-        host, host_id: its name, and an identifier that differs between machines of the same name.
-        processor: name of the processor in the operating system.
-        features: features of the processor, by the operating system's names.
+        host: name of the machine.
+        host_id: identifier of the machine, which also distinguishes machines with the same name.
+        processor: the operating system's name of the processor.
+        features: the operating system's names of the processor's features.
         cores, memory_bytes: number of cores and memory that a worker may use.
-        measures: `Device.identity` of each device by kind of target; for boards, ``KIND@HOST:PORT`` of their tracker.
+        measures: `Device.identity` of the devices that the machine measures, by kind of target; for boards,
+            ``KIND@HOST:PORT`` with the address of their tracker.
         version: version of op_profiler.
-        compilers: installed compilers by name; clients do not need them.
+        compilers: installed compilers by name; empty if they were not examined.
     """
 
     host: str
@@ -85,12 +87,12 @@ class FleetMachine(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def does(self) -> str:
-        """Kinds of targets that the machine measures, as text for users."""
+        """Text for users that lists the kinds of targets that the machine measures."""
         return f"measures {', '.join(self.measures) or 'boards only'}"
 
 
 def this_machine() -> FleetMachine:
-    """Return the machine of this process, without its compilers; TVM is not imported."""
+    """Return the description of this machine, without its compilers, so that TVM is not imported."""
     from distributed.system import memory_limit
 
     return FleetMachine(
@@ -106,10 +108,12 @@ def this_machine() -> FleetMachine:
 
 
 def compilers_here(say: Callable[[str], None]) -> dict[str, Compiles]:
-    """Return `FleetMachine.compilers` of this machine; separate processes import TVM, once per boot.
+    """Return the installed compilers of this machine by name, for `FleetMachine.compilers`.
+
+    TVM is imported in separate processes, and only once per boot, because the results are stored.
 
     Args:
-        say: called with the reason why an installed compiler cannot be used.
+        say: called with the reason if an installed compiler cannot be used.
     """
     found = {}
     for name in COMPILERS:
@@ -120,7 +124,7 @@ def compilers_here(say: Callable[[str], None]) -> dict[str, Compiles]:
 
 
 def _compiles_for(compiler: str, tvm: str, say: Callable[[str], None]) -> str:
-    """Return the complete target for ``llvm``; empty if TVM cannot be used."""
+    """Return a compiler's complete target for ``llvm`` on this machine; empty if its TVM cannot be used."""
     file = kept_until_boot(tvm)
     with contextlib.suppress(OSError, ValueError):
         return str(json.loads(file.read_text()))
@@ -137,10 +141,10 @@ def _compiles_for(compiler: str, tvm: str, say: Callable[[str], None]) -> str:
 
 
 def boards() -> tuple[str, ...]:
-    """Return ``KIND@HOST:PORT`` of the boards that this worker was started with.
+    """Return the boards of this worker (``worker --boards``) in the form ``KIND@HOST:PORT``.
 
     Raises:
-        UsageError: a board has another form or a kind that is not a board's, or two boards are of one kind.
+        UsageError: a text has another form, its kind is not a kind of boards, or a kind occurs twice.
     """
     texts = tuple(filter(None, os.environ.get(settings.BOARDS, "").split(",")))
     keys = [_place_of(board).key for board in texts]
@@ -150,7 +154,7 @@ def boards() -> tuple[str, ...]:
 
 
 def place_of_boards(kind: str) -> Place | None:
-    """Return the tracker of the boards of a kind that this worker was started with."""
+    """Return the tracker of this worker's boards of a kind; None if the worker has no boards of this kind."""
     return next((_place_of(board) for board in boards() if board.startswith(f"{kind}@")), None)
 
 
@@ -165,10 +169,10 @@ def _place_of(board: str) -> Place:
 
 
 def _measured() -> dict[str, str]:
-    """Return `FleetMachine.measures`: everything that is available here, or what this worker was started for.
+    """Return `FleetMachine.measures`: all kinds of targets that are available, or those in ``worker --targets``.
 
     Raises:
-        UsageError: the worker was started for something that is not available here.
+        UsageError: ``--targets`` names a kind that is not available on this machine.
     """
     found = {}
     for name in TARGETS:
@@ -187,5 +191,8 @@ def _measured() -> dict[str, str]:
 
 
 def has_drifted(deviation: float | None) -> bool:
-    """Return whether a machine deviates so far from its reference state that its times are not comparable."""
+    """Return whether a deviation (`work.TaskOutcome`) exceeds `DRIFT`, so that times are not comparable.
+
+    The result is False for None.
+    """
     return deviation is not None and abs(deviation) > DRIFT

@@ -1,4 +1,4 @@
-"""Offers of machines and requirements of tasks as Dask's resources, by which the scheduler assigns tasks."""
+"""Requirements of tasks and offers of machines as Dask resources, by which the scheduler assigns tasks to workers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from op_profiler.errors import UsageError
 from op_profiler.option_values import parse_names
 
 Needs = dict[str, float]
-"""Amounts of Dask's resources by name."""
+"""Required or offered amounts of Dask resources, by name."""
 
 _MEMORY = "GiB of memory"
 _SIZE = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)\s*GiB", re.IGNORECASE)
@@ -18,14 +18,15 @@ _WORD = re.compile(r"[\w.+-]+")
 
 
 def parse_needs(option: str, text: str) -> Needs:
-    """Return the requirements in ``--needs``.
+    """Parse the requirements in ``--needs``.
 
     Args:
+        option: name of the option, for messages.
         text: features of a processor (``avx512f``), words of its name (``EPYC``), and memory (``60GiB``), separated by
             commas.
 
     Raises:
-        UsageError: a part is none of these.
+        UsageError: a part is neither a word nor an amount of memory.
     """
     needs: Needs = {}
     for word in parse_names(option, text):
@@ -41,13 +42,13 @@ def parse_needs(option: str, text: str) -> Needs:
 
 
 def offers(processor: str, features: Sequence[str], memory_bytes: int) -> Needs:
-    """Return everything that a task can require of a machine, as resources."""
+    """Return the resources that a machine offers: its memory, features, and the words of its processor's name."""
     words = {_has(word) for word in (*_WORD.findall(processor), *features)}
     return {_MEMORY: memory_bytes / 2**30, **dict.fromkeys(words, 1)}
 
 
 def meets(offered: Mapping[str, float], needs: Needs) -> bool:
-    """Return whether a worker with these resources meets the requirements."""
+    """Return whether a worker with the resources `offered` meets the requirements `needs`."""
     return all(offered.get(name, 0) >= amount for name, amount in needs.items())
 
 

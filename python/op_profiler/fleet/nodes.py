@@ -1,4 +1,4 @@
-"""The processes of a cluster: the scheduler, and a worker on every machine that measures."""
+"""Runs the processes of a cluster: the scheduler, and a worker on every machine that measures."""
 
 from __future__ import annotations
 
@@ -33,16 +33,17 @@ Say = Callable[[str], None]
 
 
 def run_scheduler(host: str, port: int, say: Say) -> None:
-    """Assign tasks to workers until this process is asked to end.
+    """Run a scheduler, which assigns tasks to workers, until this process is asked to end.
 
     Args:
-        host: address to listen at. Without certificates only this machine's own: anyone who reaches a scheduler can run
-            code on every machine of the cluster.
-        say: called with the address where the scheduler listens.
+        host: IPv4 address or name to listen at. Without certificates it must be a loopback address: anyone who reaches
+            a scheduler can run code on every machine of the cluster.
+        port: port to listen at; 0 for any free port.
+        say: called with the addresses at which the scheduler and its pages listen.
 
     Raises:
-        UsageError: the address is IPv6, or of another machine without certificates.
-        MeasureError: another program listens there, or the address is not this machine's.
+        UsageError: the address is IPv6; or it is not a loopback address, and this machine has no certificates.
+        MeasureError: another program listens at this address, or the address does not belong to this machine.
         MissingPackageError: Dask is not installed.
     """
     if ":" in host:
@@ -94,18 +95,19 @@ async def _schedule(protocol: str, host: str, port: int, say: Say) -> None:
 
 
 def run_worker(address: str, say: Say, name: str | None = None, *, patience_seconds: float | None = None) -> None:
-    """Measure on this machine what a scheduler requests, until this process is asked to end.
+    """Run a worker, which carries out a scheduler's tasks on this machine, until this process is asked to end.
 
-    It waits for a scheduler that is not running or stops.
+    If the scheduler is not running, or stops, the worker waits for it.
 
     Args:
-        say: called with what the worker measures, and with whether it is connected.
-        name: name of the worker for the process that started it.
+        address: address of the scheduler.
+        say: called with messages about the machine and the connection.
+        name: Dask's name of the worker; None for a name that Dask chooses.
         patience_seconds: time to wait for a scheduler; None for no limit.
 
     Raises:
         UsageError: the address is invalid, ``tls://`` without certificates, or ``tcp://`` of another machine.
-        MeasureError: no scheduler answered in this time.
+        MeasureError: no scheduler answered within `patience_seconds`.
         MissingPackageError: Dask is not installed.
     """
     settings.check_address(address)
@@ -126,7 +128,7 @@ async def _work(
     noted, alone_since = False, time.monotonic()
 
     async def serve(nanny: Nanny) -> None:
-        """Run until the scheduler stops."""
+        """Connect to the scheduler, and run the worker until the scheduler stops."""
         nonlocal noted, alone_since
         if address.startswith("tcp://"):
             await asyncio.to_thread(check_scheduler, address, _GREETING_SECONDS)
@@ -157,9 +159,9 @@ async def _work(
 
 
 def worker_options(machine: FleetMachine) -> dict[str, Any]:
-    """Return Dask's options for a worker: one request at a time, without Dask's memory management.
+    """Return Dask's options for a worker, which carries out one task at a time, without Dask's memory management.
 
-    A worker is a process that another one (Dask's nanny) watches and restarts when it dies.
+    The worker is a child process of Dask's nanny, which restarts it if it dies.
     """
     return {
         "nthreads": 1,
@@ -172,10 +174,13 @@ def worker_options(machine: FleetMachine) -> dict[str, Any]:
 
 
 def _listens(address: str) -> dict[str, Any]:
-    """Return where a worker listens: without certificates, anyone who reaches it can run code on its machine.
+    """Return Dask's options for the address at which a worker listens.
+
+    Without certificates, anyone who reaches a worker can run code on its machine, so it then listens at a loopback
+    address.
 
     Raises:
-        UsageError: the scheduler is on another machine, so it has to reach this worker, and there are no certificates.
+        UsageError: without certificates, the scheduler is on another machine, from which it cannot reach this worker.
     """
     if address.startswith("tls://"):
         return {}
@@ -189,7 +194,7 @@ def _listens(address: str) -> dict[str, Any]:
 
 
 def _offers(machine: FleetMachine) -> Needs:
-    """Return the resources of a worker that tasks can require."""
+    """Return all Dask resources of a worker on this machine that tasks can require."""
     return {
         **offers(machine.processor, machine.features, machine.memory_bytes),
         settings.MACHINE: 1,
@@ -200,7 +205,7 @@ def _offers(machine: FleetMachine) -> Needs:
 
 
 class _StartupInformation:
-    """Returns the description of the machine, computed once, whenever the worker joins a scheduler."""
+    """A function that Dask calls whenever the worker joins a scheduler; it returns the description of the machine."""
 
     def __init__(self, machine: FleetMachine) -> None:
         self._machine = msgspec.to_builtins(machine)
@@ -210,7 +215,7 @@ class _StartupInformation:
 
 
 async def _until_end_is_requested(other: Coroutine[Any, Any, object]) -> None:
-    """Wait for ``Ctrl-C`` or ``kill``, or for another coroutine to end."""
+    """Wait for SIGINT (Ctrl-C), SIGTERM (``kill``), or the end of another coroutine."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -220,11 +225,13 @@ async def _until_end_is_requested(other: Coroutine[Any, Any, object]) -> None:
 
 
 def check_scheduler(address: str, patience_seconds: float) -> None:
-    """Check that a scheduler answers: Dask interprets the first bytes of any server as a size, and waits for so many
-    bytes without a time limit.
+    """Check that the server at an address is a scheduler; if no server listens there, do nothing.
+
+    Dask itself interprets the first bytes of any server as a size, and waits for as many bytes without a time limit.
 
     Raises:
-        OSError: nothing answers, or not a scheduler, whose first bytes are the size of a short message.
+        OSError: the server does not answer in time, or its first bytes are not the size of a short message, so it is
+            another program.
     """
     place = urlsplit(address)
     try:
@@ -237,10 +244,14 @@ def check_scheduler(address: str, patience_seconds: float) -> None:
 
 
 def machine_of(worker: dict[str, object]) -> FleetMachine:
-    """Return what a worker reported, from the metadata of Dask's scheduler.
+    """Return the machine that a worker reported.
+
+    Args:
+        worker: metadata of the worker, from Dask's scheduler.
 
     Raises:
-        OpProfilerError: it is not a worker of op_profiler, or of another version, which may not support all requests.
+        OpProfilerError: it is not a worker of op_profiler, or a worker of another version, which may not support all
+            requests.
     """
     try:
         machine = msgspec.convert(worker.get(DESCRIPTION), FleetMachine)

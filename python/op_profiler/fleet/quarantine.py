@@ -1,4 +1,4 @@
-"""Quarantined requests: workers died of them in an earlier command, and they are not carried out again by default."""
+"""Quarantined requests: several workers died of them in an earlier command, so they are not repeated by default."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class Quarantine:
-    """The dataset's record of a request of which workers died, on any machine.
+    """The quarantine of one request, which the dataset stores; it applies to all machines.
 
-    It is identified by the content of its model. A model that must be lowered to be identified is not recorded.
+    The request is identified by the content of its model. If only lowering can identify the model, nothing is stored.
     """
 
     def __init__(self, dataset: Dataset, request: CollectRequest) -> None:
@@ -30,7 +30,7 @@ class Quarantine:
 
     @functools.cached_property
     def _content(self) -> str | None:
-        """Fingerprint of the model; None if it cannot be computed here, which the collection then reports."""
+        """Fingerprint of the model; None if it cannot be computed without lowering, or if the model cannot be read."""
         model = self._request.build.model
         try:
             return FRONTENDS.get(model.source).fingerprint(model)
@@ -44,7 +44,7 @@ class Quarantine:
         )
 
     def reason(self) -> str | None:
-        """Return the reason why the request is not carried out; None if it is."""
+        """Return why the request must not be carried out; None if it may be carried out."""
         if not self._kept or self._request.measuring.remeasure in ("failed", "all"):
             return None
         quarantined = self._kept.get(self._key or "")
@@ -56,7 +56,7 @@ class Quarantine:
         )
 
     def _is_stored(self) -> bool:
-        """Return whether a command without a cluster has measured all of the request on this machine."""
+        """Return whether the dataset has all results of the request on this machine, as a plain command stores them."""
         machine = self._request.machine()
         if machine is None or self._content is None:
             return False
@@ -64,7 +64,11 @@ class Quarantine:
         return found is not None and found.answered >= set(self._request.build.threads)
 
     def begin(self, deaths: int, progress: Progress) -> None:
-        """Record that so many workers died of the request, before this worker tries it and may die too."""
+        """Store the request as quarantined, before this worker tries it and may die too.
+
+        Args:
+            deaths: number of workers that died of the request.
+        """
         if self._key is None:
             return
         build = self._request.build
@@ -79,6 +83,6 @@ class Quarantine:
         self._kept = find_quarantined(self._dataset)
 
     def end(self) -> None:
-        """Remove the record, because the request was carried out without a crash."""
+        """Release the request from quarantine, after it was carried out without a crash."""
         if self._kept and self._key in self._kept:
             release(self._dataset, self._key)

@@ -1,4 +1,4 @@
-"""Runs of the commands on a cluster: models are collected, operators sampled, machines calibrated."""
+"""Runs commands on a cluster: collects models, samples operators, calibrates machines and runs models side by side."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def collect(
     each: bool = False,
     needs: Needs | None = None,
 ) -> list[ModelReport]:
-    """Return all reports of `reports`, in the order of the requests."""
+    """Carry out requests as `reports` does, and return all reports in the order of the requests."""
     found = reports(cluster, requests, progress, each=each, needs=needs)
     return [report for _, report in sorted(found, key=lambda one: one[0])]
 
@@ -46,15 +46,16 @@ def reports(
     each: bool = False,
     needs: Needs | None = None,
 ) -> Iterator[tuple[int, ModelReport]]:
-    """Carry out requests on any free machine that can, by the rules of `Dispatch`.
+    """Carry out collection requests on free machines of a cluster, by the rules of `Dispatch`.
 
     Args:
-        each: carry out every request on every distinct device, not on any device of its kind.
-        needs: requirements on machines besides the kind of target (`parse_needs`).
+        each: whether every request is carried out on every distinct device, not on any device of its kind.
+        needs: requirements on machines in addition to the kind of target (`parse_needs`).
 
     Yields:
-        A number that gives the order of the reports, and the report, in the order in which they arrive; with `each`,
-        one for each request and device. The report of a request that could not be carried out has an error.
+        Pairs of a number, by which reports can be sorted in the order of the requests, and a report, in the order in
+        which they arrive; with `each`, one pair for each request and device. The report of a request that could not be
+        carried out contains an error.
 
     Raises:
         UsageError: the dataset is a file that not every worker can write.
@@ -83,16 +84,19 @@ def sample(
     each: bool = False,
     needs: Needs | None = None,
 ) -> SampleReport:
-    """Run `op_profiler.collection.sampling.run.measure_batches` on a cluster; each batch runs on one machine.
+    """Measure batches of sampled operators on a cluster (as `measure_batches` does on one machine).
+
+    Each batch is measured on one machine.
 
     Args:
-        count: submit no batch after this many operators were measured; None for no limit.
-        budget_seconds: submit no batch after this time; None for no limit. Submitted batches are finished.
-        each: measure every batch on every distinct device; `count` is then for all devices together.
+        count: no batch is submitted after this number of operators was measured; None for no limit.
+        budget_seconds: no batch is submitted after this time; None for no limit. Submitted batches are finished.
+        each: whether every batch is measured on every distinct device; `count` is then for all devices together.
         needs: as for `reports`.
 
     Raises:
-        As `reports`; OpProfilerError: several batches failed one after the other, or had no operator (`EmptyBatches`).
+        UsageError, MeasureError: as for `reports`.
+        OpProfilerError: several batches in a row failed, or had no measured operator (`EmptyBatches`).
     """
     whole, started = SampleReport(ended=""), time.monotonic()
     dispatch = Dispatch(cluster, progress, each=each, needs=needs)
@@ -100,7 +104,7 @@ def sample(
     total = float(count) if count is not None else (budget_seconds or 0.0)
 
     def batches() -> Iterator[SampleTask]:
-        """Yield batches until enough operators are in progress; a batch may have fewer operators than expected."""
+        """Yield tasks for batches until enough operators are measured or in progress, by their expected numbers."""
         while not _ended(whole, started, count, budget_seconds):
             if count is not None and whole.operators + sum(out.values()) >= count:
                 return
@@ -128,7 +132,7 @@ def sample(
 
 
 def _ended(whole: SampleReport, started: float, count: int | None, budget_seconds: float | None) -> bool:
-    """Return whether a run is over, and record the reason."""
+    """Return whether a sampling run must end, and store the reason in `whole`."""
     if not whole.ended and budget_seconds is not None and time.monotonic() - started >= budget_seconds:
         whole.ended = "budget"
     if not whole.ended and count is not None and whole.operators >= count:
@@ -137,10 +141,12 @@ def _ended(whole: SampleReport, started: float, count: int | None, budget_second
 
 
 def _count(whole: SampleReport, ended: EndedTask, progress: Progress) -> bool:
-    """Add the result of a batch; return whether it could be measured. A batch without operators is the last one.
+    """Add the result of a batch to the report; return whether the batch could be measured.
+
+    A result without a batch ends the run, because the draw has no more batches.
 
     Raises:
-        UsageError: the request cannot be measured, by this batch or by any other.
+        UsageError: the request cannot be measured with any batch.
     """
     if not isinstance(ended.answer, SampleReport):
         if ended.error_code == UsageError.exit_code:
@@ -164,10 +170,13 @@ def calibrate(
     seed: int,
     needs: Needs | None = None,
 ) -> list[tuple[FleetMachine, CalibrationResult]]:
-    """Calibrate every distinct machine of a cluster, or with `needs` every machine that meets them.
+    """Calibrate every distinct machine of a cluster; with `needs`, only the machines that meet these requirements.
+
+    Args:
+        budget_seconds, seed: as for `op_profiler.collection.sampling.calibrate.calibrate`.
 
     Raises:
-        DatasetError: too little could be measured on a machine; the others are calibrated nevertheless.
+        DatasetError: the calibration of a machine failed; the other machines are calibrated nevertheless.
         UsageError, MeasureError: as for `reports`.
     """
     dispatch = Dispatch(cluster, progress, each=True, needs=needs)
@@ -195,8 +204,12 @@ def corun(
 ) -> list[EndedTask]:
     """Run models side by side on machines of a cluster.
 
+    Args:
+        each, needs: as for `reports`.
+
     Returns:
-        For each request, and with `each` for each device: the machine, and a `CorunAnswer` or the reason of a failure.
+        The ended task of each request, and with `each` of each request and device, in the order of the requests. Its
+        answer is a `CorunAnswer`.
 
     Raises:
         UsageError, MeasureError: as for `reports`.

@@ -1,4 +1,4 @@
-"""Dask's settings on machines that measure, chosen so that Dask disturbs kernels as little as possible."""
+"""Dask's settings for a cluster that measures, chosen so that Dask disturbs kernels as little as possible."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ TLS = "OP_PROFILER_TLS"
 """Environment variable with the folder of a cluster's certificates (`certificates.make`)."""
 
 BOARDS = "OP_PROFILER_BOARDS"
-"""Environment variable of a worker's processes: its boards as in ``worker --boards``, separated by commas."""
+"""Environment variable for a worker's processes: boards in the form of ``worker --boards``, separated by commas."""
 
 TARGETS = "OP_PROFILER_TARGETS"
-"""Environment variable of a worker's processes: kinds of targets to measure, separated by commas; unset for all."""
+"""Environment variable for a worker's processes: kinds of targets to measure, separated by commas; unset for all."""
 
 AUTHORITY, NODE, KEY = "authority.pem", "node.pem", "node.key"
 
 WAIT_SECONDS = 300
-"""Time for which a task waits for a suitable worker; longer than a machine takes to boot."""
+"""Seconds for which a task waits for a suitable worker; longer than a machine takes to boot."""
 
 MACHINE = "machine"
-"""Dask's resource of which every worker has one, so that it carries out one request at a time."""
+"""Dask resource of which a worker has one and a task needs one, so that a worker carries out one task at a time."""
 
 _DASK = {
     # Its profiler stops the interpreter every 10 ms, and its monitor asks the system twice a second.
@@ -63,17 +63,17 @@ def configure() -> None:
 
 
 def measures(kind: str) -> str:
-    """Return Dask's resource of workers that measure a kind of targets on their own machine."""
+    """Return the name of the Dask resource of workers that measure a kind of targets."""
     return f"measures {kind}"
 
 
 def on_host(host_id: str) -> str:
-    """Return Dask's resource of the workers on a machine."""
+    """Return the name of the Dask resource of the workers on a machine."""
     return f"is on the machine {host_id}"
 
 
 def has_certificates() -> bool:
-    """Return whether the environment variable contains a folder of certificates."""
+    """Return whether the environment variable `TLS` is set, which names the folder of certificates."""
     return bool(os.environ.get(TLS))
 
 
@@ -83,7 +83,7 @@ def has_dashboard() -> bool:
 
 
 def check_address(address: str) -> None:
-    """Reject addresses at which no scheduler can listen: Dask would wait for them without a limit.
+    """Check the form of a scheduler's address: with an invalid address, Dask would wait without a time limit.
 
     Raises:
         UsageError: the address is neither ``tcp://HOST:PORT`` nor ``tls://HOST:PORT``.
@@ -101,7 +101,7 @@ def security(address: str) -> Security | None:
     """Return the certificates for an address that starts with ``tls://``; None for other addresses.
 
     Raises:
-        UsageError: there are no certificates; the message has the command that creates them.
+        UsageError: this machine has no certificates; the message contains the command that creates them.
     """
     if not address.startswith("tls://"):
         return None

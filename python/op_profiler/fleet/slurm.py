@@ -1,6 +1,8 @@
-"""Workers as jobs of a SLURM cluster for the duration of a command; dask-jobqueue submits them.
+"""Starts workers as jobs of a SLURM cluster, for the duration of a command; dask-jobqueue submits the jobs.
 
-python -m op_profiler.fleet.slurm SCHEDULER --name NAME ...     (what a job runs; dask-jobqueue writes the line)
+Each job runs the following command, which dask-jobqueue writes:
+
+python -m op_profiler.fleet.slurm SCHEDULER --name NAME ...
 """
 
 from __future__ import annotations
@@ -26,15 +28,15 @@ _OURS = ("processes", "security", "protocol", "worker_command", "nanny", "n_work
 
 
 def slurm_cluster(path: Path) -> DaskCluster:
-    """Return a scheduler in this process, and jobs with one worker each, which end with it.
+    """Start a scheduler in this process, and jobs with one worker each; the jobs end with the scheduler.
 
     Args:
-        path: YAML: ``jobs``, and any other argument of dask-jobqueue's ``SLURMCluster`` (``queue``, ``account``,
-            ``walltime``, ``cores``, ``memory``, ``job_extra_directives``, ...).
+        path: YAML file with ``jobs`` (the number of jobs) and any other argument of dask-jobqueue's ``SLURMCluster``
+            (``queue``, ``account``, ``walltime``, ``cores``, ``memory``, ``job_extra_directives``, ...).
 
     Raises:
-        UsageError: the file cannot be used, or there are no certificates, which jobs need because they connect over a
-            network.
+        UsageError: the file cannot be used, or this machine has no certificates, which jobs need because they connect
+            over a network.
         MissingPackageError: dask-jobqueue is not installed.
     """
     options = _read(path)
@@ -75,7 +77,10 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run a worker in a job; it ends soon after its scheduler, which ends with the command that submitted the job."""
+    """Run a worker in a job; entry point of the job.
+
+    The worker ends soon after its scheduler, which ends with the command that submitted the job.
+    """
     from dask.utils import parse_timedelta
 
     parser = argparse.ArgumentParser()

@@ -1,4 +1,4 @@
-"""The state of a cluster as plain values: its machines, and their current and finished tasks."""
+"""`state_of`: the state of a cluster, with its machines and their current and finished tasks."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ _FAILURES = 5
 
 
 def state_of(address: str) -> dict[str, Any]:
-    """Return the state of a cluster.
+    """Return the state of a cluster as JSON-serializable values.
 
     Returns:
-        ``workers``: for each worker the fields of `FleetMachine`; what it ``does``; the address of its ``metrics`` for
-        Prometheus; its ``address``; Dask's ``status``; its current ``tasks``; the number of ``finished`` and ``failed``
-        tasks of its machine among the last ones that the scheduler stores; the ``deviation`` (`work.TaskOutcome`) of
-        the last one, and whether the machine ``drifts``. ``runs``: for each unfinished run of a client, how many tasks
-        are ``done`` and how many there are. ``failures``: the last few ``error``s, with the ``name`` of the task and
-        its ``machine``. ``left_out``: reasons why workers get no tasks. ``per_minute``: rate of tasks that ended in the
-        last ten minutes. ``dashboard``: address of Dask's dashboard; None if it is not installed.
+        ``workers``: for each worker the fields of `FleetMachine`; what it ``does``, as text; the address of its
+        ``metrics`` for Prometheus; its ``address``; Dask's ``status``; its current ``tasks``; the numbers of
+        ``finished`` and ``failed`` tasks of its machine among the tasks that the scheduler still stores; the last known
+        ``deviation`` (`work.TaskOutcome`) of its machine, and whether the machine ``drifts``. ``runs``: for each
+        unfinished run of a client, the number of tasks that are ``done`` and the number ``of`` all tasks. ``failures``:
+        the last few ``error`` texts, with the ``name`` of the task and its ``machine``. ``left_out``: reasons why
+        workers get no tasks. ``per_minute``: average number of tasks that ended per minute, in the last ten minutes.
+        ``dashboard``: address of Dask's dashboard; None if it is not available.
 
     Raises:
         MeasureError: no scheduler answers.
@@ -68,7 +69,7 @@ def state_of(address: str) -> dict[str, Any]:
 
 
 def _past(ended: list[events.TaskEnd]) -> dict[str, Any]:
-    """Return the outcome of the tasks of a machine, given oldest first."""
+    """Return the fields of ``workers`` in `state_of` about a machine's ended tasks, which are given oldest first."""
     known = [done.deviation for done in ended if done.deviation is not None]
     last = known[-1] if known else None
     return {

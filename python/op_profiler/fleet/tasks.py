@@ -1,4 +1,4 @@
-"""The tasks of a cluster, as plain values that are sent to a worker: collect, sample, calibrate and co-run."""
+"""The tasks that are sent to workers of a cluster: collect, sample, calibrate and co-run."""
 
 from __future__ import annotations
 
@@ -27,10 +27,12 @@ if TYPE_CHECKING:
 
 
 class _Collecting(msgspec.Struct, frozen=True):
-    """A task that the collector carries out.
+    """Base class of the tasks that `Collection` carries out.
 
     Attributes:
-        TRIES: number of attempts if the machine or the dataset causes a failure; each continues with what is stored.
+        TRIES: largest number of attempts if the machine or the dataset causes failures; each attempt reuses the results
+            that are already stored.
+        request: request of the collection.
     """
 
     TRIES: ClassVar[int] = 3
@@ -46,15 +48,15 @@ class _Collecting(msgspec.Struct, frozen=True):
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Kinds of targets that are measured on the machine itself."""
+        """Kinds of targets that the machine of the worker has to measure; empty if the client names a board."""
         return () if self.request.build.place is not None else (self.request.build.kind.name,)
 
 
 class CollectTask(_Collecting, frozen=True, tag="collect"):
-    """One model at one precision, with its studies.
+    """The collection of one model at one precision, with its studies.
 
     Attributes:
-        deaths: number of workers that died of it in this run.
+        deaths: number of workers that died of this task in this run.
     """
 
     ANSWER: ClassVar[type] = ModelReport
@@ -78,9 +80,10 @@ class CollectTask(_Collecting, frozen=True, tag="collect"):
 
 
 class SampleTask(_Collecting, frozen=True, tag="sample"):
-    """One batch of a sampling run.
+    """The measurement of one batch of a sampling run.
 
     Attributes:
+        draw: description of the sampling run.
         number: number of the batch in the draw, from 0.
     """
 
@@ -94,18 +97,18 @@ class SampleTask(_Collecting, frozen=True, tag="sample"):
         return f"{self.draw.label}-{self.number}"
 
     def _carry_out(self, collection: Collection, progress: Progress) -> SampleReport:
-        """Measure the batch; return a report without batches if the draw has no more."""
+        """Measure the batch; return a report without a batch if the draw has fewer batches."""
         batches = batch_of(self.draw, self.number)
         return measure_batches(batches, self.request, collection, progress, count=None, budget_seconds=None)
 
 
 _drawn: dict[bytes, tuple[int, Iterator[Batch]]] = {}
-"""The draw of the last batch of this process: number of batches drawn so far, and the iterator over the next ones.
-Drawing all earlier batches again for each batch would take quadratic time."""
+"""Cache for the draw that this process used last: the number of batches drawn so far, and the iterator over the next
+batches. Drawing all earlier batches again for each batch would take quadratic time."""
 
 
 def batch_of(draw: Draw, number: int) -> Iterator[Batch]:
-    """Return a batch of a draw; empty after the last batch."""
+    """Return an iterator over the batch `number` of a draw; it is empty if the draw has fewer batches."""
     name = msgspec.msgpack.encode(draw)
     gone, rest = _drawn.pop(name, (0, None))  # no other thread goes on in it meanwhile
     if rest is None or number < gone:
@@ -117,7 +120,11 @@ def batch_of(draw: Draw, number: int) -> Iterator[Batch]:
 
 
 class CalibrateTask(_Collecting, frozen=True, tag="calibrate"):
-    """Calibration of a machine: the measurements that are most informative about it."""
+    """The calibration of a machine.
+
+    Attributes:
+        budget_seconds, seed: as for `op_profiler.collection.sampling.calibrate.calibrate`.
+    """
 
     ANSWER: ClassVar[type] = CalibrationResult
     budget_seconds: float
@@ -125,14 +132,14 @@ class CalibrateTask(_Collecting, frozen=True, tag="calibrate"):
 
     @property
     def name(self) -> str:
-        """``calibration``, on every machine."""
+        """Name of the task: ``calibration``."""
         return "calibration"
 
     def _carry_out(self, collection: Collection, progress: Progress) -> CalibrationResult:
-        """Calibrate this machine, which stores a note of it.
+        """Calibrate this machine, and store on it where the measurements are.
 
         Raises:
-            DatasetError: too little could be measured.
+            DatasetError: too few operators can be used.
         """
         return calibrate(
             self.request,
@@ -144,7 +151,7 @@ class CalibrateTask(_Collecting, frozen=True, tag="calibrate"):
 
 
 class CorunTask(msgspec.Struct, frozen=True, tag="corun"):
-    """Models side by side under one policy, on one target."""
+    """A run of models side by side under one policy."""
 
     TRIES: ClassVar[int] = 1  # another one would begin from the start, and store what it measures beside the first
     ANSWER: ClassVar[type] = CorunAnswer
@@ -157,7 +164,7 @@ class CorunTask(msgspec.Struct, frozen=True, tag="corun"):
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Kinds of targets that are measured on the machine itself."""
+        """Kinds of the targets that the machine of the worker has to measure."""
         return tuple(kind_of(target).name for target in self.request.targets)
 
     def carry_out(self, progress: Progress) -> tuple[CorunAnswer, None]:

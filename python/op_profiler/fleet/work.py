@@ -29,12 +29,12 @@ class TaskOutcome(msgspec.Struct, frozen=True):
     """The outcome of a task on a machine.
 
     Attributes:
-        machine: machine that carried it out.
-        answer: encoded answer of the type in the task's `ANSWER`; None after a failure.
+        machine: machine that carried out the task.
+        answer: answer of the type `ANSWER` of the task, encoded as MessagePack; None after a failure.
         error: reason of the failure; empty if there is an answer.
-        error_code: exit code of the error, or of an error in the answer; 0 without an error.
-        messages: notes and problems during the task.
-        deviation: deviation of the reference kernels from their usual time on this machine, as a share: 0.2 for 20 %
+        error_code: exit code for the failure, or for an error in the answer; 0 without an error.
+        messages: notes and problems that were reported during the task.
+        deviation: relative deviation of the reference kernels from their usual time on this machine: 0.2 for 20 %
             slower; None if nothing was measured, or if there are too few earlier measurements.
     """
 
@@ -47,7 +47,7 @@ class TaskOutcome(msgspec.Struct, frozen=True):
 
 
 def dask_setup(worker: Worker) -> None:
-    """Import what a task needs before this worker joins the scheduler; called by Dask."""
+    """Prepare a worker before it joins the scheduler: import frontends, and handle SIGTERM; called by Dask."""
     FRONTENDS.get("local")
 
     # SLURM signals every process of a job whose time is over. One that ends in order tells the scheduler before it is
@@ -58,13 +58,16 @@ def dask_setup(worker: Worker) -> None:
 
 
 def carry_out(encoded: bytes) -> bytes:
-    """Carry out a `Task` on this machine; runs in a worker.
+    """Carry out a task on this machine; runs in a worker.
 
-    Task and result are MessagePack, which supports the infinities in attributes of operators, and which can only be
-    decoded to these types.
+    Task and outcome are encoded as MessagePack, which supports the infinities in attributes of operators, and which can
+    only be decoded to the expected types.
+
+    Args:
+        encoded: an encoded `Task`.
 
     Returns:
-        An encoded `TaskOutcome`, whether the task could be carried out or not.
+        An encoded `TaskOutcome`, whether or not the task could be carried out.
     """
     task: Task = msgspec.msgpack.decode(encoded, type=Task)
     machine, started = this_machine(), time.monotonic()
@@ -92,7 +95,7 @@ def carry_out(encoded: bytes) -> bytes:
 
 
 def _carried_out(task: Task, progress: Announcing) -> tuple[Answer, float | None]:
-    """Return the answer to a task and `TaskOutcome.deviation`; failures of the machine or the dataset are retried.
+    """Carry out a task, and return its answer and `TaskOutcome.deviation`; retry if the machine or dataset fails.
 
     Raises:
         OpProfilerError: the task cannot be carried out, or the dataset cannot be used.
@@ -112,8 +115,10 @@ def _carried_out(task: Task, progress: Announcing) -> tuple[Answer, float | None
 
 
 def _for_this_machine(task: Task) -> Task:
-    """Return the task with the boards of this worker and with suitable thread counts for the machine, if the client
-    left these open; co-run tasks choose them themselves."""
+    """Return a copy of a task with this worker's boards and this machine's default thread counts.
+
+    Values that the client gave are kept. Co-run tasks are not changed, because they choose their thread counts.
+    """
     if isinstance(task, CorunTask):
         return task
     build = task.request.build
@@ -123,17 +128,17 @@ def _for_this_machine(task: Task) -> Task:
 
 
 def _problem_of(answer: Answer) -> str | None:
-    """Return the reason why an answer is not complete; None if it is."""
+    """Return why an answer is not complete; None if it is complete."""
     if isinstance(answer, ModelReport | CorunAnswer):
         return answer.error
     return "; ".join(answer.errors) or None
 
 
 def _wait_for_dataset(db: str) -> None:
-    """Wait until a restarted database server answers; clients have used it before.
+    """Wait until a dataset can be opened, for example after its database server was restarted.
 
     Raises:
-        DatasetError: it does not answer for a long time.
+        DatasetError: the dataset cannot be opened within `_DATASET_SECONDS`.
     """
     until = time.monotonic() + _DATASET_SECONDS
     while True:

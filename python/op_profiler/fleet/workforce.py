@@ -1,4 +1,4 @@
-"""The workers of a cluster during a run: which are connected, which machines drift, and which may get which task."""
+"""`Workforce`: the workers of a cluster during a run: who is connected, drifts or fails, and may get which task."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Workforce:
     """The connected workers of a cluster, which may join and leave.
 
     Args:
-        progress: gets notes about workers that a run waits for, machines that drift, and workers that get no tasks.
+        progress: displays notes about workers that a run waits for, drifting machines, and workers that get no tasks.
 
     Attributes:
         here: `FleetMachine.host_id` of this machine.
@@ -50,7 +50,7 @@ class Workforce:
         self._known_at = -_KNOWN_SECONDS
 
     def _drifting_already(self) -> dict[str, float]:
-        """Return machines that drifted at their last measurement, for any client, with the end of the mark."""
+        """Return the machines that drifted in their last task of any client, each with the time until it is avoided."""
         ended = [(when, msgspec.convert(event, TaskEnd)) for when, event in self._cluster.events(FINISHED)]
         last = {done.host_id: (when, done.deviation) for when, done in ended if done.deviation is not None}
         until = {
@@ -61,7 +61,7 @@ class Workforce:
         return {host: time.monotonic() + seconds for host, seconds in until.items() if seconds > 0}
 
     def all(self) -> Workers:
-        """Return `Cluster.workers`, read at most a moment ago."""
+        """Return `Cluster.workers`, read at most `_KNOWN_SECONDS` ago; print notes about workers that are left out."""
         if time.monotonic() > self._known_at + _KNOWN_SECONDS:
             self._known, self._known_at = self._cluster.workers(), time.monotonic()
             for address, reason in self._cluster.left_out.items():
@@ -81,11 +81,11 @@ class Workforce:
         return any(meets(about["resources"], needs) for _, about in self._cluster.workers().values())
 
     def wait_for(self, needs: Needs) -> None:
-        """Wait until there is a worker that meets the requirements.
+        """Wait until a worker that meets the requirements is connected.
 
         Raises:
-            MeasureError: no such worker connected.
-            UsageError: no such worker can connect.
+            MeasureError: no such worker connected within `settings.WAIT_SECONDS`.
+            UsageError: no such worker can connect, because the cluster accepts no other workers.
         """
         noted, until, address = False, time.monotonic() + _WAIT_SECONDS, self._cluster.address
         while not self.able(needs):
@@ -106,14 +106,19 @@ class Workforce:
             time.sleep(_AGAIN_SECONDS)
 
     def ended_on_request(self, address: str) -> bool:
-        """Return whether a worker ended on request: the time of its job was over, or a user ended it."""
+        """Return whether a worker ended on request: the time limit of its job was reached, or a user ended it."""
         events = self._cluster.events(address)
         return any(isinstance(event, dict) and event.get("action") == _CLOSES for _, event in events)
 
     # Those that cannot write a dataset that is a file of this machine
 
     def refuse_strangers(self, db: str) -> None:
-        """Reject workers on other machines before anything is measured; later ones only get no tasks.
+        """Reject a cluster with workers on other machines, which cannot write to a dataset in a file of this machine.
+
+        Workers that connect after the first call are not rejected, but get no tasks.
+
+        Args:
+            db: address of the dataset, for the message.
 
         Raises:
             UsageError: a worker is on another machine.
@@ -129,7 +134,7 @@ class Workforce:
         self._strangers = set()
 
     def note_strangers(self) -> None:
-        """Print a note about workers that connected meanwhile and get no tasks."""
+        """Print a note about each worker on another machine that has connected since `refuse_strangers`."""
         if self._strangers is None:
             return
         for machine, _ in self.all().values():
@@ -146,7 +151,7 @@ class Workforce:
         """Record the deviation of a machine that carried out a job.
 
         Returns:
-            Whether the machine drifted, and other machines are connected that do not.
+            Whether the machine drifted, and other suitable machines are connected.
         """
         if not has_drifted(deviation):
             if deviation is not None:
@@ -160,10 +165,10 @@ class Workforce:
         return bool(self.others(job))
 
     def has_failed(self, job: Job, machine: FleetMachine, error_code: int) -> bool:
-        """Record whether a machine failed for reasons of its own, such as a full disk or a missing package.
+        """Record whether a job failed because of the machine, such as a full disk or a missing package.
 
         Returns:
-            Whether it failed so, and other machines are connected that may succeed.
+            Whether it did, and other suitable machines are connected on which the job may succeed.
         """
         if error_code not in _OF_THE_MACHINE:
             self._failures.pop(machine.host_id, None)
@@ -178,7 +183,10 @@ class Workforce:
         return len(job.failed_on) < _MOST_MACHINES and bool(self.others(job))
 
     def others(self, job: Job) -> list[str]:
-        """Return the workers for a job, without machines to avoid; empty if none is avoided or no other can do it."""
+        """Return the workers that can do a job and are not on machines to avoid, by address.
+
+        The result is empty if there are no machines to avoid, or if no other worker can do the job.
+        """
         avoided = self._avoided(job)
         if not avoided:
             return []
@@ -190,7 +198,7 @@ class Workforce:
         return marked | job.drifted | job.failed_on
 
     def where_it_is_stored(self, job: Job) -> Needs:
-        """Return the requirement for one of the machines that have a job's result; empty if none of them is usable."""
+        """Return the requirement for a machine whose result for a job is stored; empty if none of them is suitable."""
         if not job.stored:
             return {}
         avoided = self._avoided(job)

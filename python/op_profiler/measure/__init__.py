@@ -1,1 +1,1 @@
-"""Measuring on a machine: rounds, samples, statistics, background load and the state of the machine."""
+"""Measures on a machine: rounds, samples, statistics, background load and the state of the machine."""

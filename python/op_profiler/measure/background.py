@@ -1,4 +1,4 @@
-"""Report of the processes that use this machine's processor before a measurement begins."""
+"""Reports the processes that use this machine's processor before a measurement begins."""
 
 from __future__ import annotations
 
@@ -12,15 +12,20 @@ import psutil
 from op_profiler.measure.load import MINIMUM_SECONDS, CoreMeter
 
 _SECONDS = 0.4
-"""Duration of the second reading, which names processes. The first reading, which is enough on a quiet machine, is
-shorter."""
+"""Duration of the second reading, seconds, after which processes are named. The first reading is shorter; on a quiet
+machine there is no second reading."""
 _MOST_NAMED = 3
 _LEAST_SHARE = 0.05
 """A process is named if it uses at least this share of a core."""
 
 
 def report_background_load(cores: Collection[int], say: Callable[[str], None]) -> None:
-    """Print which processes would disturb a measurement on cores of this machine; print nothing if there are none."""
+    """Report which processes would disturb a measurement on these cores of this machine.
+
+    Args:
+        cores: numbers of the cores.
+        say: called with a message if the background load is high enough to disturb; otherwise not called.
+    """
     meter = CoreMeter(cores)
     if not _disturbed(meter, MINIMUM_SECONDS):
         return
@@ -42,7 +47,7 @@ def _disturbed(meter: CoreMeter, seconds: float) -> bool:
 
 
 def _seconds_of_processes() -> dict[tuple[int, str], float]:
-    """Return the processor time so far of all processes except this one, by number and name."""
+    """Return the processor time so far, in seconds, of all processes except this one, by process number and name."""
     found = {}
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):  # the process has ended, or belongs to another user

@@ -18,8 +18,8 @@ from op_profiler.files import atomic_file
 from op_profiler.measure.measurement import Device
 
 _QUIET = 0.1
-"""Background load only slows a machine down, for milliseconds to minutes; it affects few of the fastest tenth of the
-rounds."""
+"""Quantile of the rounds that represents a quiet machine. Background load only slows a machine down, for milliseconds
+to minutes, so it affects few of the fastest tenth of the rounds."""
 _RUNS_KEPT = 100
 FEWEST_RUNS = 5
 """Number of earlier runs that are needed to determine the reference state of a machine."""
@@ -34,10 +34,10 @@ class MachineState:
     """State of the machine during a run, relative to its reference state.
 
     Attributes:
-        deviation: logarithm of each reference kernel's time over its time at the reference state, shape (2,):
-            arithmetic, memory; 0 if it is within the usual spread.
-        spread: standard deviation of that logarithm over the runs so far, shape (2,).
-        runs_before: number of these runs.
+        deviation: logarithm of each reference kernel's time divided by its time at the reference state, shape (2,):
+            arithmetic, memory; shrunk to 0 if it is within the usual spread.
+        spread: standard deviation of the logarithm of each reference kernel's time over the runs so far, shape (2,).
+        runs_before: number of earlier runs.
     """
 
     deviation: np.ndarray
@@ -47,7 +47,7 @@ class MachineState:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BetweenRuns:
-    """Between-run fields of `Measurement`, in microseconds; None if the run has too few windows."""
+    """The fields of `Measurement` about other runs, microseconds; intervals are None if the run has too few windows."""
 
     steady_us: float
     steady_low_us: float | None = None
@@ -62,7 +62,7 @@ class History:
     Args:
         device: the machine.
         threads: thread count of the runs.
-        sizes_bytes: sizes of the data of the reference kernels; times of other sizes are stored separately.
+        sizes_bytes: sizes of the data of the reference kernels; runs with other sizes have another file.
 
     Attributes:
         path: path of the file.
@@ -73,8 +73,11 @@ class History:
         self.path = cache_folder() / "states" / f"{device.key}-{threads}-{sizes}.json"
 
     def state(self, probe_us: np.ndarray) -> MachineState:
-        """Return the state of a run with the readings `probe_us`, shape (windows, 2). The first run defines the
-        reference state."""
+        """Return the state of a run, relative to the reference state: the median over the earlier runs and this run.
+
+        Args:
+            probe_us: times of the reference kernels, microseconds, shape (windows, 2).
+        """
         found = np.log(np.quantile(probe_us, _QUIET, axis=0))
         before = self._read()
         runs = np.array([*before, found])
@@ -85,7 +88,7 @@ class History:
         return MachineState(difference * kept, spread, len(before))
 
     def add(self, probe_us: np.ndarray) -> None:
-        """Store the state of a finished run. If the cache cannot be written, nothing is stored."""
+        """Store the state of a finished run with the readings `probe_us`; if the file is not writable, do nothing."""
         runs = [*self._read(), np.log(np.quantile(probe_us, _QUIET, axis=0)).tolist()][-_RUNS_KEPT:]
         try:
             with atomic_file(self.path) as partial:
@@ -108,19 +111,20 @@ def between_runs(
     shares: np.ndarray,
     median_us: float | None = None,
 ) -> BetweenRuns:
-    """Return the time at the reference state, and the between-run intervals.
+    """Return the time at the machine's reference state, and the between-run intervals.
 
-    The time at the reference state is that of the quiet rounds, divided by the deviation of the machine from its
-    reference state: the mean of the deviations of both reference kernels, weighted by `shares`. The value of another
+    The time at the reference state is the time of the quiet rounds, divided by the deviation of the machine from its
+    reference state: the mean of the deviations of both reference kernels, weighted by `shares`. The result of another
     run differs by the spread between the windows of this run (other memory, another moment) and by the spread of the
     machine's states. Both are standard deviations on a logarithmic scale, and their squares are added.
 
     Args:
-        rounds_us: shape (rounds,), microseconds.
+        rounds_us: time of each round, microseconds, shape (rounds,).
         window_rounds: number of rounds of each window, in order. Their sum is at most the number of rounds; rounds
             before the first window (of an earlier process) count as a window.
+        state: state of the machine during the run.
         shares: shares of arithmetic and memory in the operator's time, shape (2,), sum 1.
-        median_us: median of the quiet rounds; None: use the median of all rounds.
+        median_us: median of the quiet rounds; None: the median of all rounds is used.
     """
     median_us = float(np.median(rounds_us)) if median_us is None else median_us
     quiet_us = float(np.quantile(rounds_us, _QUIET) / np.exp(shares @ state.deviation))
@@ -145,8 +149,10 @@ def between_runs(
 
 
 def waits(flops: float, moved_bytes: float, device: Device, threads: int) -> np.ndarray:
-    """Return the shares of arithmetic and memory in an operator's time, by the device's peaks at the nearest thread
-    count, shape (2,); halves if the peaks are unknown."""
+    """Return the shares of arithmetic and memory in an operator's time, shape (2,), sum 1.
+
+    They are estimated from the device's peaks at the nearest thread count; both are 0.5 if the peaks are unknown.
+    """
     peaks = device.properties.get("peaks")
     if not peaks or not flops + moved_bytes:
         return np.array([0.5, 0.5])

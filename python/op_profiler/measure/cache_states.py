@@ -1,6 +1,6 @@
-"""Times of a model's heavy kernels by cache state (in the model, hot, cold) and thread count.
+"""Measures a model's heavy kernels in each cache state (in the model, hot, cold) and at each thread count.
 
-All times are measured in turn in one run, so they refer to the same minutes of the machine.
+All states alternate in one run, so that all times are from the same minutes of the machine.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ _FEWEST_ROUNDS = 7
 _SECONDS = 20.0
 _REPORT_SECONDS = 2.0
 _CHOOSING_WALKS = 7
-"""Background load only adds time, so the minimum over this number of walks gives the order of the kernels by their
-time."""
+"""Number of walks whose minimum selects the heavy kernels; background load only adds time, so it affects the minimum
+least."""
 
 
 @dataclasses.dataclass(frozen=True)
 class CacheStateTimes:
-    """Times of kernels and of the whole model in microseconds.
+    """Times of kernels and of the whole model, microseconds.
 
     Attributes:
-        kernels: by state of the caches and thread count, shape (rounds, kernels); NaN for kernels that are not heavy.
-        whole: by thread count, shape (rounds,).
-        heavy: numbers of the kernels that take most of the model's time.
+        kernels: times of kernels by cache state and thread count, shape (rounds, kernels); NaN for kernels that are not
+            heavy.
+        whole: times of the whole model by thread count, shape (rounds,).
+        heavy: indices of the kernels that take most of the model's time.
         foreign_load: whether there was background load during the measurement; None if it cannot be read.
     """
 
@@ -48,12 +49,13 @@ def time_cache_states(
     choose: Callable[[np.ndarray], list[int]],
     announce: Callable[[str], None],
 ) -> CacheStateTimes:
-    """Measure the times in all cache states, in rounds.
+    """Measure heavy kernels and the whole model in all cache states, in rounds.
 
     Args:
-        counts: thread counts, including 1; cold times are measured at the largest.
-        choose: gets the time of every kernel in the model at the largest thread count and returns the numbers of the
-            heavy ones.
+        counts: thread counts; cold times are measured at the largest count only.
+        choose: selects the heavy kernels: gets the time of every kernel in the model at the largest thread count,
+            microseconds, and returns the indices of the heavy kernels.
+        announce: called with the progress, and with the reason if cold caches cannot be produced.
     """
     most = max(counts)
     overhead_us = _overhead_us(machine, model, most)
@@ -92,7 +94,11 @@ def time_cache_states(
 
 
 def _walk(machine: Machine, model: LoadedModel, state: Cache, threads: int, timed: list[bool] | None) -> np.ndarray:
-    """Run the model once untimed, then walk over its kernels."""
+    """Run the model once untimed, then walk over its kernels; return their times (NaN if not timed), microseconds.
+
+    Args:
+        timed: whether each kernel is timed; None: all kernels.
+    """
     machine.threads.use(threads)
     model.run_model()
     return np.array(model.walk(state, timed or [True] * len(model.labels)))

@@ -15,10 +15,10 @@ _OF_ALL_MEMORY, _OF_FREE_MEMORY = 32, 2
 
 
 def caches_in_use_bytes(cores: Iterable[int], *, sysfs: Path = Path("/sys")) -> int:
-    """Return the total size of the data caches of these cores, shared caches counted once; 0 if the kernel reports
-    none.
+    """Return the total size of the data caches of these cores in bytes; a shared cache counts once.
 
-    In a virtual machine, the kernel may report the caches of the whole host for every core.
+    The result is 0 if Linux reports no caches. In a virtual machine, Linux may report the caches of the whole host for
+    every core.
 
     Args:
         cores: numbers of the cores.
@@ -42,8 +42,10 @@ def cache_bytes(size: str) -> int:
 
 
 def beyond_caches_bytes(wanted_bytes: int) -> int:
-    """Return `wanted_bytes`, limited to 1/32 of the installed memory (the same in every run) and to half of the free
-    memory."""
+    """Return `wanted_bytes`, limited to 1/32 of the installed memory and to half of the free memory.
+
+    The first limit is the same in every run.
+    """
     installed = psutil.virtual_memory()
     total = min(installed.total, memory_limit() or installed.total)
     return min(wanted_bytes, total // _OF_ALL_MEMORY, installed.available // _OF_FREE_MEMORY)

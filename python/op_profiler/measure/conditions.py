@@ -1,4 +1,4 @@
-"""`ConditionsOfWindow`: the state of a machine over a window of rounds, such as clocks and temperature."""
+"""`ConditionsOfWindow`: reads the state of a machine, such as clocks and temperature, during a window of rounds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ConditionsOfWindow:
     """Readings of a machine's state (`Machine.conditions`), at most one per 0.05 s.
 
     Args:
-        read_state: returns the present state of the machine; None if it reports none.
+        read_state: returns the present state of the machine; None if the machine reports no state.
     """
 
     def __init__(self, read_state: Callable[[], Readings | None]) -> None:
@@ -31,8 +31,11 @@ class ConditionsOfWindow:
             self._next = time.monotonic() + _EVERY_SECONDS
 
     def result(self) -> list[Readings]:
-        """Return one entry for the window, empty if the machine reports nothing. Numbers become medians, with their
-        extremes under the names with ``_low`` and ``_high``; lists contain the values of all readings."""
+        """Return a list with one summary of the readings; an empty list if the machine reports no state.
+
+        Numbers are summarized as medians, with their extremes under the names with ``_low`` and ``_high``; lists are
+        merged.
+        """
         merged: Readings = {}
         for name in dict.fromkeys(name for one in self._readings for name in one):
             values = [one[name] for one in self._readings if name in one]

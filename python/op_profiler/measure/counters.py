@@ -1,4 +1,4 @@
-"""Hardware and software counters of kernels on this processor, by ``perf_event_open``.
+"""Reads hardware and software counters of kernels on this processor, with ``perf_event_open``.
 
 Each thread of this process is counted separately, including TVM's pool, and the counts are summed. Events are read in
 groups; the events of a group are counted at the same time. If the processor has fewer counters than there are events,
@@ -30,7 +30,8 @@ _ENABLED_AND_RUNNING, _GROUP = 1 | 2, 8
 _DISABLED, _NO_KERNEL, _NO_HYPERVISOR = 1 << 0, 1 << 5, 1 << 6
 _ENABLE, _OF_THE_GROUP = 0x2400, 1
 _L2_MISSES = {"GenuineIntel": 0x3F24, "AuthenticAMD": 0x0964}
-"""L2_RQSTS.MISS (Skylake and later), and L2 misses of data (Zen). The kernel has no name for these events."""
+"""Raw event numbers, by vendor: L2_RQSTS.MISS (Skylake and later), and L2 misses of data (Zen). Linux has no generic
+name for these events."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,10 +39,10 @@ class Event:
     """One event to count.
 
     Attributes:
-        name: name of its column.
-        kind, config: arguments of ``perf_event_open``; None if no event of this processor is known.
-        group: number of its group; the events of a group are counted at the same time.
-        of_kernel: whether the event happens in the kernel, so that the kernel's own work has to be counted too.
+        name: name of the field of `Measurement` that contains the count.
+        kind, config: arguments of ``perf_event_open``; `config` is None if no such event of this processor is known.
+        group: name of the group; the events of a group are counted at the same time.
+        of_kernel: whether the event happens in the operating system's kernel, so that the kernel's work is counted too.
     """
 
     name: str
@@ -52,10 +53,10 @@ class Event:
 
 
 def events(vendor: str) -> tuple[Event, ...]:
-    """Return all events to count.
+    """Return all events that are counted.
 
     Args:
-        vendor: ``vendor_id`` of the processor.
+        vendor: ``vendor_id`` of the processor in /proc/cpuinfo.
     """
     return (
         Event("cycles", _HARDWARE, 0, "work"),
@@ -71,47 +72,47 @@ def events(vendor: str) -> tuple[Event, ...]:
 
 EVENT_NAMES = tuple(event.name for event in events(""))
 Counted = dict[tuple[int, str | None], dict[str, Any]]
-"""Fields of `Measurement` with counters, by thread count and workload key; None: of the whole model."""
+"""Fields of `Measurement` with counters, by thread count and workload key; the key of the whole model is None."""
 GPU_SHARE_NAMES = ("dram_percent", "sm_percent", "occupancy_percent", "tensor_cores_percent")
 """Names of the values that replace counters for kernels of a GPU (`op_profiler.targets.cuda.counters`)."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-    """Counters of one call of a kernel, over all threads.
+    """Counters of one call of a kernel, summed over all threads.
 
     Attributes:
-        values: count by event, or value by share of a GPU's peak.
-        missing: the other events, and why they were not counted.
+        values: counts by name of the event, or values by `GPU_SHARE_NAMES`.
+        missing: reasons why events were not counted, by name of the event.
     """
 
     values: dict[str, float]
     missing: dict[str, str]
 
     def fields(self) -> dict[str, Any]:
-        """Return the fields of `op_profiler.measure.measurement.Measurement`."""
+        """Return the counters as fields of `op_profiler.measure.measurement.Measurement`."""
         return {**self.values, "counters_missing": self.missing}
 
 
 @dataclasses.dataclass(frozen=True)
 class _Group:
-    """One group of one thread: descriptors in the order of the events, the leader first."""
+    """The open counters of one group of events in one thread; the first descriptor is the leader of the group."""
 
     events: tuple[Event, ...]
     descriptors: tuple[int, ...]
 
     def read(self) -> np.ndarray:
-        """Return the time enabled, the time running (both in nanoseconds), and one count per event."""
+        """Return the enabled time and the running time of the group (nanoseconds), then one count per event."""
         found = struct.unpack(f"{3 + len(self.events)}Q", os.read(self.descriptors[0], 8 * (3 + len(self.events))))
         return np.array(found[1:], dtype=np.int64)
 
 
 class Counters:
-    """Open counters of threads; use it as a context manager.
+    """Context manager that counts the events of threads.
 
     Args:
-        threads: numbers as in `/proc/self/task`; None: all threads that this process has now.
-        proc: root of the kernel's files.
+        threads: thread numbers as in `/proc/self/task`; None: all threads that this process has now.
+        proc: root of Linux's process files.
     """
 
     def __init__(self, threads: Iterable[int] | None = None, *, proc: Path = Path("/proc")) -> None:
@@ -133,7 +134,7 @@ class Counters:
                 os.close(descriptor)
 
     def of_each(self, calls: Sequence[Callable[[], object]]) -> list[Counts]:
-        """Make calls one after the other and return the counts of each."""
+        """Make the calls one after the other, and return the counts of each call."""
         readings = [self._read()]
         for call in calls:
             call()
@@ -144,7 +145,7 @@ class Counters:
         return [group.read() for group in self._groups]
 
     def _between(self, before: list[np.ndarray], after: list[np.ndarray]) -> Counts:
-        """Return the counts, summed over threads; an event is missing if its group was never counted."""
+        """Return the counts between two readings, summed over threads; events that were never counted are missing."""
         values: dict[str, float] = {}
         missing = dict(self.missing)
         for group, one, other in zip(self._groups, before, after):
@@ -184,10 +185,13 @@ class Counters:
 
 
 def counts_of_calls(calls: Sequence[Callable[[], object]], walks: int) -> list[Counts]:
-    """Walk over calls several times and return the median counts of each call, without the counts of reading the
-    counters.
+    """Make the calls several times, and return the median counts of each call.
 
-    All threads that execute the calls must exist before this is called.
+    The counts that reading the counters causes are subtracted. All threads that execute the calls must exist before
+    this function is called.
+
+    Args:
+        walks: number of repetitions of all calls.
     """
     with Counters() as counters:
         nothing = [counters.of_each([_nothing] * len(calls)) for _ in range(walks)]
@@ -198,14 +202,14 @@ def counts_of_calls(calls: Sequence[Callable[[], object]], walks: int) -> list[C
 
 
 def mean_of(counted: Sequence[Counts]) -> Counts:
-    """Return the mean over the calls of one operator."""
+    """Return the mean counts over the calls of one operator; an event that one call lacks is missing."""
     missing = {name: reason for counts in counted for name, reason in counts.missing.items()}
     names = [name for name in EVENT_NAMES if name not in missing and all(name in one.values for one in counted)]
     return Counts({name: float(np.mean([one.values[name] for one in counted])) for name in names}, missing)
 
 
 def scaled(count: int, enabled: int, running: int) -> float:
-    """Return the count extrapolated from the time that its group ran to the time that it was enabled."""
+    """Return a count, extrapolated from the time that its group was running to the time that it was enabled."""
     return float(count) * (enabled / running) if 0 < running < enabled else float(count)
 
 
@@ -214,8 +218,14 @@ def _nothing() -> None:
 
 
 def _median(counted: Sequence[Counts], nothing: Sequence[Counts]) -> Counts:
-    """Return the median over the walks in which an event was counted: if events alternate, a call may fall between two
-    turns of an event."""
+    """Return the median of each event over the walks that counted it, minus its median without kernels.
+
+    If groups of events alternate, a call may fall into the turn of another group, so that its event is not counted.
+
+    Args:
+        counted: counts of one call, by walk.
+        nothing: counts of `_nothing` at the same place, by walk.
+    """
 
     def middle(of: Sequence[Counts], name: str) -> float:
         found = [one.values[name] for one in of if name in one.values]
@@ -228,7 +238,7 @@ def _median(counted: Sequence[Counts], nothing: Sequence[Counts]) -> Counts:
 
 
 def _perf_event_open(event: Event, thread: int, leader: int) -> tuple[int, int]:
-    """Return a file descriptor, or -1 and the error number."""
+    """Return a file descriptor and 0, or -1 and the error number."""
     number = _SYSCALL.get(platform.machine())
     if number is None or event.config is None:
         return -1, errno.ENOSYS
@@ -253,7 +263,7 @@ def _perf_event_open(event: Event, thread: int, leader: int) -> tuple[int, int]:
 
 
 def _vendor(proc: Path) -> str:
-    """Return the ``vendor_id`` of the first core; empty if unknown."""
+    """Return the ``vendor_id`` of the first core in /proc/cpuinfo; empty if unknown."""
     file = proc / "cpuinfo"
     lines = file.read_text().splitlines() if file.is_file() else []
     return next((line.split(":")[1].strip() for line in lines if line.startswith("vendor_id")), "")

@@ -1,7 +1,7 @@
 """Reasons why a run is disturbed, other than background load (`measure.load`).
 
-The reasons of a run are one text, `disturbed_by` of its `Measurement`s, joined by ``; ``. Runs of earlier versions have
-only what their details report; `disturbed_by` derives the reasons from both.
+The reasons of a run are joined by ``; `` and stored in the field `disturbed_by` of its `Measurement`s. For runs of
+earlier versions, which lack this field, the function `disturbed_by` derives the reasons from the run's details.
 """
 
 from __future__ import annotations
@@ -10,35 +10,39 @@ from collections.abc import Mapping
 from typing import Any
 
 APART = 2.0
-"""If data takes this many times as long as usual from core to core, the cores share no cache. Otherwise this time
-differs by at most half (`op_profiler.measure.host_state`)."""
+"""If the exchange of data between cores takes this many times as long as usual, the cores share no cache. If they share
+one, the time varies by at most half (`op_profiler.measure.host_state`)."""
 SHARED = 1.1
-"""If arithmetic takes this many times as long as usual, a physical core is shared. Otherwise this time differs by
-1 %."""
+"""If arithmetic takes this many times as long as usual, a physical core is shared. If none is shared, the time varies
+by 1 %."""
 
 COPIES_APART = 1.1
-"""Windows, and the readings before and after them, use different copies of the model's tensors. Copies of a model
-differ by up to a tenth (`benchmarks/placements.py`, `benchmarks/stack_places.py`); a larger difference is a
-disturbance."""
+"""Largest ratio of two times of a model without a disturbance. Windows, and the readings before and after them, use
+different copies of the model's tensors, whose times differ by up to a tenth (`benchmarks/placements.py`,
+`benchmarks/stack_places.py`)."""
 
 _CORES_APART = "cores further apart than usual"
 CORES_SLOW = "cores slower than usual"
 BACKGROUND_LOAD = "background load"
 UNSTEADY = "unsteady"
-"""The rounds are not all of one mode (`op_profiler.measure.quiet_rounds`), for whatever reason."""
+"""The times of the rounds have several modes (`op_profiler.measure.quiet_rounds`), for any reason."""
 
 
 def cores_were_apart(details: Mapping[str, Any]) -> bool:
-    """Return whether cores without a common cache slowed most of a run down, by the `details` of its `ModelTiming`."""
+    """Return whether the cores shared no cache during most of a run.
+
+    Args:
+        details: `details` of the `ModelTiming` of the run.
+    """
     return _over(details.get("exchange_us"), details.get("exchange_near_us"), APART)
 
 
 def disturbed_by(details: Mapping[str, Any], stored: str | None = None, *, unsteady: bool = False) -> str | None:
-    """Return the reasons as one text; None: no reason is known.
+    """Return the reasons why a run is disturbed, joined by ``; ``; None if no reason is known.
 
     Args:
         details: `details` of the `ModelTiming` of the run.
-        stored: reasons that the dataset stores.
+        stored: reasons that the dataset stores for the run; None if it stores none.
         unsteady: whether the rounds were unsteady.
     """
     reasons = set(stored.split("; ") if stored else ())
@@ -52,13 +56,15 @@ def disturbed_by(details: Mapping[str, Any], stored: str | None = None, *, unste
 
 
 def spoils(reasons: str | None) -> bool:
-    """Return whether the reasons in `disturbed_by` exclude a time from predictors and comparisons. Times on slow cores
-    are corrected instead (`prediction.latency.steady_times`)."""
+    """Return whether the reasons in `disturbed_by` exclude a time from predictors and comparisons.
+
+    Times on slow cores are not excluded but corrected (`prediction.latency.steady_times`).
+    """
     return reasons is not None and reasons != CORES_SLOW
 
 
 def disturbance_of(foreign_load: bool | None, reasons: str | None) -> str | None:
-    """Return why predictors and comparisons exclude a time, background load included; None if they use it.
+    """Return why predictors and comparisons exclude a time, including background load; None if they use the time.
 
     Args:
         foreign_load, reasons: `foreign_load` and `disturbed_by` of the `Measurement`.
@@ -67,7 +73,7 @@ def disturbance_of(foreign_load: bool | None, reasons: str | None) -> str | None
 
 
 def disturbed_text(timings: int, disturbed: Mapping[str, int]) -> str | None:
-    """Return a warning for users about disturbed times; None if there are none.
+    """Return a warning for users about disturbed times; None if no time is disturbed.
 
     Args:
         timings: number of times.
@@ -83,7 +89,7 @@ def disturbed_text(timings: int, disturbed: Mapping[str, int]) -> str | None:
 
 
 def apart(one_us: float | None, other_us: float | None) -> bool:
-    """Return whether two readings of a model differ by more than copies in other memory do; False if one is missing."""
+    """Return whether two times of a model differ by more than `COPIES_APART` allows; False if one is missing."""
     return bool(one_us and other_us and max(one_us, other_us) > COPIES_APART * min(one_us, other_us))
 
 

@@ -1,4 +1,4 @@
-"""Energy per call, from counters that advance every few milliseconds, and the processor's own counters (RAPL)."""
+"""Measures the energy of a call with counters that advance every few milliseconds, and reads the RAPL counters."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ _SECONDS = 0.5
 
 
 def energy_per_call_mj(counter_mj: Callable[[], float | None], run: Callable[[], int]) -> float | None:
-    """Return the millijoules of one call, including idle power; None if the counter cannot be read or did not advance.
+    """Return the energy of one call in millijoules, including idle power.
+
+    The result is None if the counter cannot be read or did not advance, or if a call failed.
 
     Args:
-        counter_mj: energy used so far.
-        run: makes some calls and returns their number; 0 if they failed.
+        counter_mj: returns the energy used so far, millijoules; None if it cannot be read.
+        run: makes some calls and returns their number; 0 if a call failed.
     """
     before = counter_mj()
     started = time.monotonic()  # after the reading, which may be slow, for example over a network
@@ -33,11 +35,12 @@ def energy_per_call_mj(counter_mj: Callable[[], float | None], run: Callable[[],
 
 @dataclasses.dataclass
 class _Zone:
-    """One energy counter.
+    """The energy counter of one processor package.
 
     Attributes:
-        range_uj: value after which the counter restarts from 0.
-        last_uj: the last reading.
+        file: file that contains the counter's value, microjoules.
+        range_uj: value after which the counter restarts from 0, microjoules.
+        last_uj: the last reading, microjoules.
     """
 
     name: str
@@ -47,7 +50,7 @@ class _Zone:
 
 
 class Rapl:
-    """The counters of the processor packages, which Linux shows as power-capping zones.
+    """The energy counters of the processor packages, which Linux shows as power-capping zones.
 
     Only packages are counted. ``psys`` is the whole platform and includes them; the zones inside a package (``core``,
     ``uncore``) are parts of it. On servers ``dram`` is not part of the package, but few machines report it, so it is
@@ -72,7 +75,7 @@ class Rapl:
             self.description = f"no package counter in {root}"
 
     def energy_mj(self) -> float | None:
-        """Return the millijoules of all packages since this object was created; None if there is no counter.
+        """Return the energy of all packages since this object was created, millijoules; None without readable counters.
 
         A counter that restarted from 0 is recognised by its last reading. Two readings must therefore be less than a
         full range apart, about twenty minutes on a server that uses 200 W.

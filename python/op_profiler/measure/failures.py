@@ -1,4 +1,4 @@
-"""Causes of failures: the machine and its setup, or the operator."""
+"""Determines the cause of a failure: the machine and its setup, or the operator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from op_profiler.cores import available_cores
 Cause = Literal["machine", "operator"]
 
 TWICE = "twice: "
-"""Prefix of the failure of an operator that ended the session of its machine twice."""
+"""Prefix of the error of an operator during which the connection to the board was lost twice."""
 
 _OF_THE_MACHINE = re.compile(
     r"""asked\ for\ \d+\ threads                            # a pool that was made for fewer, or a limit on processes
@@ -27,7 +27,7 @@ _OF_THE_MACHINE = re.compile(
 
 
 def machine_state() -> dict[str, Any]:
-    """Return the present state of this machine, stored with a failure: plain JSON values."""
+    """Return the present state of this machine as JSON-serializable values, to be stored with a failure."""
     import psutil
 
     return {
@@ -39,10 +39,9 @@ def machine_state() -> dict[str, Any]:
 
 
 def cause_of(error: str) -> Cause:
-    """Return ``machine`` if another try may succeed: threads that were not obtained, memory, disk, time limits, a board
-    that disappeared, a process that was killed. Return ``operator`` if a retry would fail too: the operator does not
-    compile, crashes, or is wrong.
+    """Return the cause of a failure, derived from its message, because TVM and crashed processes provide nothing else.
 
-    The cause is derived from the text of the error, because TVM and crashed processes provide nothing else.
+    ``machine``: a retry may succeed (missing threads, memory or disk space, a time limit, a lost board, a killed
+    process). ``operator``: a retry would fail too (the operator does not compile, crashes, or computes wrong values).
     """
     return "machine" if _OF_THE_MACHINE.search(error) and not error.startswith(TWICE) else "operator"

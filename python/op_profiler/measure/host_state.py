@@ -1,9 +1,9 @@
 """The state of the host below a virtual machine: cores without a common cache, and shared physical cores.
 
 A hypervisor moves the virtual cores of a guest between physical cores. For seconds to minutes, two of them may share no
-cache: data that one core wrote then takes five times as long to reach the other, and kernels that read what other cores
-wrote take up to four times as long. Arithmetic and memory are as fast as before. A kernel that only reads what the
-other cores wrote is therefore timed in every window.
+cache: data that one core wrote then takes five times as long to reach the other core, and kernels that read data of
+other cores take up to four times as long. Arithmetic and memory are as fast as before. Therefore a kernel that only
+reads data that the other cores wrote is timed in every window.
 
 Two virtual cores, also of different guests, may also share one physical core: arithmetic then takes up to twice as
 long, which the arithmetic reference kernel shows.
@@ -25,11 +25,11 @@ from op_profiler.measure.quiet_rounds import scatter
 from op_profiler.measure.steadiness import SteadinessProbe
 
 _PERCENT = 100.0
-"""Unit of stored scatters, because files of reference times have three decimals."""
+"""Factor from scatters to the percent that files store, because numbers in these files have only three decimals."""
 
 
 _QUIET = 0.25
-"""Quantile of all times that is the reference time of a kernel: most times are undisturbed."""
+"""Quantile of a kernel's times that is its reference time; most times are undisturbed."""
 _RUNS_KEPT = 100
 
 
@@ -39,7 +39,7 @@ class HostState:
     Args:
         probe: the reference kernels.
         device: the machine.
-        threads: thread counts of the run. Data is exchanged at the largest, unless that is one thread.
+        threads: thread counts of the run. The exchange between cores is timed at the largest count, unless that is 1.
     """
 
     def __init__(self, probe: SteadinessProbe, device: Device, threads: Sequence[int]) -> None:
@@ -50,8 +50,10 @@ class HostState:
         self._exchanging = ReferenceTime(device, self._most, "exchange", probe.exchanged_bytes)
 
     def exchanged_us(self) -> list[float]:
-        """Return one time of the exchange between cores in microseconds, if the largest thread count is set; empty if
-        it is 1."""
+        """Time the exchange between cores once, and return the time in microseconds as a list with one element.
+
+        The largest thread count must be set; if it is 1, the list is empty.
+        """
         if self._most == 1:
             return []
         self._exchanging.add(time_us := self._probe.exchanged_us())
@@ -68,8 +70,11 @@ class HostState:
         return apart or any(self._computing[n].exceeded(time_us, SHARED) for n, time_us in computed_us.items())
 
     def noise(self, threads: int) -> float:
-        """Return the noise of this machine at a thread count: the usual scatter of the arithmetic reference kernel over
-        the windows of a run, as the standard deviation of its logarithm. 0 before the first run with enough windows."""
+        """Return the noise of this machine at a thread count, as the standard deviation of the logarithm of a time.
+
+        The noise is the usual scatter of the arithmetic reference kernel over the windows of a run; 0 before the first
+        run with enough windows.
+        """
         return (self._scatter[threads].reference_us or 0.0) / _PERCENT
 
     def keep(self) -> None:
@@ -82,8 +87,10 @@ class HostState:
             usual.keep()
 
     def stored_times(self, threads: int, exchanged_us: Sequence[float]) -> dict[str, Any]:
-        """Return what the dataset stores about a run at a thread count, in microseconds: the reference times, and
-        the medians of readings that are not stored elsewhere."""
+        """Return the details of a run at a thread count for the dataset, microseconds.
+
+        These are the reference times, and the median of the exchange times `exchanged_us`.
+        """
         reference_us, near_us = self._computing[threads].reference_us, self._exchanging.reference_us
         found = {} if reference_us is None else {"compute_usual_us": round(reference_us, 3)}
         if not exchanged_us or near_us is None:
@@ -95,19 +102,19 @@ class HostState:
 
 
 class ReferenceTime:
-    """Times of one kernel at one thread count: all of this run, and one for each earlier run (in a file of the cache
-    folder).
+    """Reference time of one kernel at one thread count, from the readings of this run and of earlier runs.
 
-    Each run counts once, so that a run that waits for a quiet moment does not outweigh others.
+    A file in the cache folder stores one time per earlier run, so that a run that waits for a quiet moment, with many
+    readings, does not outweigh the others.
 
     Args:
         device: the machine.
         threads: thread count.
         kernel: name of the kernel.
-        size_bytes: size of its data; times of other sizes are stored separately.
+        size_bytes: size of the kernel's data; times of other sizes have another file.
 
     Attributes:
-        times_us: the readings of this run.
+        times_us: the readings of this run, microseconds.
     """
 
     def __init__(self, device: Device, threads: int, kernel: str, size_bytes: int) -> None:
@@ -117,7 +124,7 @@ class ReferenceTime:
 
     @property
     def reference_us(self) -> float | None:
-        """Return the time of the kernel in quiet runs; None before the first reading."""
+        """Return the time of the kernel in quiet runs, microseconds; None before the first reading of all runs."""
         runs = self._earlier_us + ([self._of_run_us] if self.times_us else [])
         return float(np.quantile(runs, _QUIET)) if runs else None
 
@@ -135,7 +142,7 @@ class ReferenceTime:
         return reference_us is not None and time_us > factor * reference_us
 
     def keep(self) -> None:
-        """Store the readings for later runs. If the cache cannot be written, nothing is stored."""
+        """Store the time of this run for later runs; if the cache folder cannot be written, do nothing."""
         if not self.times_us:
             return
         runs = [*self._earlier_us, round(self._of_run_us, 3)][-_RUNS_KEPT:]

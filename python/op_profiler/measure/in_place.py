@@ -1,4 +1,4 @@
-"""`InPlaceKernels`: whole runs and walks over a model's kernels, for every compiler."""
+"""`InPlaceKernels`: times whole runs of a model and walks over its kernels, for every compiler."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Runs(Protocol):
 
 
 def timed_us(call: Runs) -> float:
-    """Return the microseconds of one call, including Python's overhead; NaN if it failed."""
+    """Return the time of one call in microseconds, including Python's overhead; NaN if the call failed."""
     started = time.perf_counter_ns()
     ran = call.run()
     stopped = time.perf_counter_ns()
@@ -34,18 +34,19 @@ def timed_us(call: Runs) -> float:
 
 
 Walk = tuple[TimedCalls, list[int]]
-"""The calls of a walk, and the positions of the kernels' calls among them."""
+"""All calls of a walk, and for each kernel the position of its call among them; other calls prepare the caches."""
 
 
 @dataclasses.dataclass(eq=False)
 class InPlaceKernels(abc.ABC):
-    """The kernels of a model in order over its own buffers; the common part of `LoadedModel`s.
+    """The kernels of a model, which run in order on the model's own buffers; base class of `LoadedModel`s.
 
     Attributes:
-        kernels: in execution order, without kernels that compute nothing (reshapes).
+        kernels: kernels in execution order, without kernels that compute nothing (reshapes).
         whole: the call that runs the whole model; on a GPU, launches it.
-        flush: returns the call that flushes the tensors of a kernel from the caches; None if the build cannot flush.
-        stack_turn: stack offset of timed calls (`measure/stack.py`).
+        flush: returns the call that flushes the tensors of a kernel from the caches; None if this build of TVM cannot
+            flush caches.
+        stack_turn: number that determines the stack offset of timed calls (`measure/stack.py`).
     """
 
     kernels: tuple[BoundKernel, ...]
@@ -59,7 +60,7 @@ class InPlaceKernels(abc.ABC):
         return TimedCalls([self.whole])
 
     def call_overhead_us(self) -> float:
-        """Return the microseconds that timing adds to each call of a kernel, measured with empty kernels."""
+        """Return the time that the timing adds to each call of a kernel, microseconds, measured with empty kernels."""
         return call_overhead_us()
 
     def run(self) -> None:
@@ -76,27 +77,33 @@ class InPlaceKernels(abc.ABC):
         self.run()
 
     def move_stack(self) -> None:
-        """Draw the stack offset of the next timed calls."""
+        """Draw a random stack offset for the next timed calls."""
         self.stack_turn = drawn_turn()
 
     def time_model(self) -> float:
-        """Return the microseconds of one run of the whole model."""
+        """Run the whole model once, and return its time in microseconds."""
         return float(self._whole.run(stack_places().of_model(self.stack_turn))[0])
 
     @property
     def labels(self) -> list[str]:
-        """Return the compiler's hash of each kernel, in execution order."""
+        """Return the label of each kernel (the compiler's hash), in execution order."""
         return [kernel.label for kernel in self.kernels]
 
     def kernel_outputs(self) -> Iterator[np.ndarray]:
-        """Run the kernels in order, and yield the output of each before the next one runs."""
+        """Run the kernels in order, and yield the output of each kernel before the next kernel runs."""
         for kernel in self.kernels:
             kernel.run()
             yield np.asarray(kernel.arrays[-1].numpy())
 
     def walk(self, cache: Cache, timed: Sequence[bool]) -> list[float]:
-        """Run the kernels in order and time the chosen ones (`LoadedModel.walk`); the others run too,
-        because their output is needed."""
+        """Run the kernels in order, and return the times of the selected kernels, microseconds; NaN for the others.
+
+        The kernels that are not timed run too, because later kernels need their outputs.
+
+        Args:
+            cache: cache state in which the selected kernels are timed.
+            timed: whether each kernel is timed.
+        """
         wanted = tuple(map(bool, timed))
         if (cache, wanted) not in self._walks:
             self._walks[cache, wanted] = self._calls_of_walk(cache, wanted)
@@ -119,22 +126,22 @@ class InPlaceKernels(abc.ABC):
         return TimedCalls(calls), rows
 
     def launch_gap_us(self) -> None:
-        """Return None: on a processor nothing is launched."""
+        """Return None, because a processor does not wait for kernel launches."""
         return
 
     def repeat_kernel(self, index: int, calls: int) -> bool:
-        """Call one kernel `calls` times in a row; False if a call failed."""
+        """Call one kernel `calls` times in a row; return False if a call failed."""
         return all(self.kernels[index].run() for _ in range(calls))
 
     def kernel_error(self, index: int) -> str | None:
-        """Run one kernel with checks; return the error, or None."""
+        """Run one kernel with TVM's checks; return the error message, or None if it succeeds."""
         return self.kernels[index].error()
 
     def cache_mechanism(self, cache: Cache) -> str:
-        """Return how `walk` brings the caches into a state.
+        """Return the name of the mechanism by which `walk` produces a cache state (`Settings.cache_mechanism`).
 
         Raises:
-            MeasureError: this build of TVM cannot bring the caches into that state.
+            MeasureError: this build of TVM cannot produce the cache state.
         """
         if cache == "cold" and self.flush is None:
             raise MeasureError("--cache cold needs cache_flush_cpu_non_first_arg, which this build of TVM lacks")

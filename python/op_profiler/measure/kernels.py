@@ -1,4 +1,4 @@
-"""The kernels of a built model, called one by one in graph order on the executor's own buffers.
+"""`GraphKernels`: calls the kernels of a built model one by one, in graph order, on the executor's own buffers.
 
 An operator's time depends on which of its tensors are in the caches, which the preceding operators of the model
 determine. The kernels are therefore called in the order of the graph, on the storage that the graph executor planned
@@ -19,12 +19,12 @@ from op_profiler.measure.placements import Placements
 
 @dataclasses.dataclass(eq=False)
 class GraphKernels(InPlaceKernels):
-    """A model in the graph executor, and its kernels in order over the same buffers (a `LoadedModel`).
+    """A model in the graph executor, whose kernels can also be called one by one on the same buffers (a `LoadedModel`).
 
     Attributes (in addition to those of `InPlaceKernels`):
         executor: the graph executor that owns the buffers.
-        outputs: the model's outputs.
-        placements: source of the copies that `moved` returns; None if this is the only copy.
+        outputs: arrays that contain the model's outputs.
+        placements: copies of the model that `moved` returns; None if there is only one copy.
     """
 
     executor: GraphExecutor
@@ -37,11 +37,11 @@ class GraphKernels(InPlaceKernels):
             self.executor.set_input(name, value)
 
     def moved(self) -> GraphKernels:
-        """Return the next copy of the model at other addresses, or this one if there are no copies."""
+        """Return the next copy of the model, at other addresses; this object if it is the only copy."""
         return self.placements.next() if self.placements is not None else self
 
     def memory_bytes(self) -> int:
-        """Return the bytes of all tensors of the kernels; tensors that share memory count once."""
+        """Return the size of all tensors of the kernels in bytes; tensors at the same address count once."""
         sizes: dict[int, int] = {}
         for array in (array for kernel in self.kernels for array in kernel.arrays):
             address = int(array.handle.contents.data or 0)

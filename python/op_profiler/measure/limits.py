@@ -11,8 +11,10 @@ _FEWEST_ROUNDS, _SECONDS_OF_ROUNDS = 7, 4.0
 
 
 def _patience_seconds() -> float:
-    """Return the time limit for repeating disturbed rounds. A shared machine is never quiet, so waiting 20 seconds for
-    every model may be useless there."""
+    """Return the time limit for repeating disturbed rounds, in seconds: ``OP_PROFILER_PATIENCE_SECONDS`` or 20.
+
+    On a shared machine, which is never quiet, waiting 20 seconds for every model may be useless.
+    """
     text = os.environ.get("OP_PROFILER_PATIENCE_SECONDS", "20")
     try:
         return max(float(text), 0.0)
@@ -25,15 +27,15 @@ class Limits:
     """Limits that end the rounds.
 
     Attributes:
-        target: relative half width of the interval of the median at which a time has converged.
-        minimum_rounds: least number of rounds, however narrow the interval.
-        usual_rounds, usual_seconds: if both are exceeded, rounds end without convergence.
+        target: a time has converged if the half width of its median's interval, divided by the median, is at most this.
+        minimum_rounds: smallest number of rounds, however narrow the interval.
+        usual_rounds, usual_seconds: if both are reached, rounds end without convergence.
         maximum_rounds: largest number of rounds.
-        maximum_seconds: largest time, once `minimum_rounds` are done.
+        maximum_seconds: after this time, rounds end if there are at least `minimum_rounds`.
         window_seconds: shortest time over which background load is read.
-        repeat_seconds: time for repeating rounds under background load or with disturbed cores, before they are
-            accepted and marked; ``OP_PROFILER_PATIENCE_SECONDS``, otherwise 20.
-        readings: runs of the whole model before the first and after the last round; fewer for a long model.
+        repeat_seconds: time for repeating rounds under background load or on disturbed cores; after it, such rounds are
+            accepted and marked. The default is ``OP_PROFILER_PATIENCE_SECONDS``, or else 20.
+        readings: number of runs of the whole model before the first and after the last round; fewer for a long model.
     """
 
     target: float = 0.01
@@ -47,7 +49,7 @@ class Limits:
     readings: int = 5
 
     def reached(self, rounds: int, seconds: float) -> bool:
-        """Return whether rounds end although they have not converged."""
+        """Return whether the rounds must end even if the times have not converged."""
         if rounds < self.minimum_rounds:
             return False
         usual = rounds >= self.usual_rounds and seconds >= self.usual_seconds
@@ -59,10 +61,10 @@ class Limits:
         return min(max(usual, rounds / self.maximum_rounds, seconds / self.maximum_seconds), 1.0)
 
     def of_rounds(self, rounds: int | None) -> Limits:
-        """Return limits of at most this many rounds: fewer once the times converge, from 7 rounds on, or if they take
-        long.
+        """Return a copy of the limits with at most this number of rounds; None: return the limits unchanged.
 
-        Repetitions are limited to the same time. If `rounds` is None, the limits do not change.
+        There are fewer rounds if the times converge after 7 or more rounds, or if the rounds take more than 4 seconds.
+        Repetitions of disturbed rounds are limited to 4 seconds too.
         """
         if rounds is None:
             return self

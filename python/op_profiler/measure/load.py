@@ -1,4 +1,4 @@
-"""Background load of a processor during a measurement."""
+"""Reads the background load of a processor during a measurement."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ForeignLoad:
     """Background load since the last reading.
 
     Attributes:
-        share: share of the used cores or of the GPU, 0 to 1; None if only `disturbs` is known.
+        share: share of the used cores, or of the GPU, that other processes took, 0 to 1; None if unknown.
         disturbs: whether the load was high enough to change times.
     """
 
@@ -33,21 +33,21 @@ class ForeignLoad:
 
 
 class LoadMeter(Protocol):
-    """A meter of background load."""
+    """A meter that reads background load."""
 
     def read(self) -> ForeignLoad | None:
-        """Return the load since the last reading; None if the last reading was too recent."""
+        """Return the background load since the last reading; None if the last reading was too recent."""
 
 
 @dataclasses.dataclass(frozen=True)
 class CoreLoad:
-    """Background load, in cores.
+    """Background load as the number of cores that other processes kept busy.
 
     Attributes:
-        near: on the cores in use and on those that share a physical core with one of them.
-        near_cores: number of these cores.
-        elsewhere: on all other cores.
-        elsewhere_cores: number of these cores.
+        near: load on the near cores: the cores in use and those that share a physical core with one of them.
+        near_cores: number of near cores.
+        elsewhere: load on all other cores.
+        elsewhere_cores: number of all other cores.
     """
 
     near: float
@@ -57,16 +57,16 @@ class CoreLoad:
 
 
 class CoreMeter:
-    """A `LoadMeter` of this machine's processor: processor time of other processes and of the hypervisor.
+    """A `LoadMeter` of this machine's processor: it reads the processor time of other processes and the hypervisor.
 
-    On the used cores, background load disturbs from 0.15 cores on (2 % of the cores if that is more, because a large
-    server always runs daemons). Load on other cores shares only the memory with the measurement, so it disturbs from a
-    quarter of these cores on.
+    On the used cores, background load disturbs above 0.15 cores (or above 2 % of the cores if that is more, because a
+    large server always runs daemons). Load on other cores shares only the memory with the measurement, so it disturbs
+    above a quarter of these cores.
 
     Args:
-        cores: numbers of the used cores; this process has to run there.
-        processes: other processes that belong to the measurement and are no load.
-        proc, sysfs: roots of the kernel's files.
+        cores: numbers of the used cores; this process has to run on them.
+        processes: numbers of other processes that belong to the measurement and therefore do not count as load.
+        proc, sysfs: roots of Linux's files.
     """
 
     def __init__(
@@ -88,8 +88,10 @@ class CoreMeter:
         return time.monotonic(), _busy_seconds(self._stat.read_text()), sum(one.user + one.system for one in own)
 
     def cores(self) -> CoreLoad | None:
-        """Return the load since the last reading; None after less than 0.1 s, because the kernel counts in ticks of
-        10 ms."""
+        """Return the load since the last reading; None if that was less than `MINIMUM_SECONDS` ago.
+
+        Linux counts processor time in ticks of 10 ms, so shorter intervals are too inaccurate.
+        """
         now = self._now()
         seconds = now[0] - self._last[0]
         if seconds < MINIMUM_SECONDS:
@@ -104,7 +106,7 @@ class CoreMeter:
         )
 
     def read(self) -> ForeignLoad | None:
-        """Return the background load since the last reading; None after less than `MINIMUM_SECONDS`."""
+        """Return the background load since the last reading; None if that was less than `MINIMUM_SECONDS` ago."""
         load = self.cores()
         if load is None:
             return None
@@ -114,8 +116,10 @@ class CoreMeter:
 
 
 def _busy_seconds(text: str) -> dict[int, float]:
-    """Return the seconds in which each core was not idle, from /proc/stat (proc_stat(5)), which leaves out offline
-    cores."""
+    """Return the seconds in which each core was not idle, by core, from the text of /proc/stat (see proc_stat(5)).
+
+    The file leaves out offline cores.
+    """
     tick = os.sysconf("SC_CLK_TCK")
     found = {}
     for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""Settings, devices, measurements and whole-model times, as the dataset stores them."""
+"""Dataclasses that the dataset stores: settings, devices, measurements and timings of whole models."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ CoreType = Literal["common", "SM", "IP"]
 Precision = Literal["float32", "float16", "int8"]
 
 KERNEL_UNCERTAINTY = "kernel_uncertainty_us"
-"""Name in `Device.properties` of the systematic error of all kernel times on a GPU, microseconds. Repetitions do not
-reduce it, so it widens both ends of the intervals. None: not measured."""
+"""Name in `Device.properties` of the systematic error of all kernel times on a GPU, microseconds; None if it was not
+measured. Repetitions do not reduce this error, so both ends of the intervals are widened by it."""
 SHORT_KERNEL_US = 5.0
-"""Below this time, that error is at least a tenth of the time (`ModelTiming.is_short`)."""
+"""Below this time, the systematic error `KERNEL_UNCERTAINTY` is at least a tenth of it (`ModelTiming.is_short`)."""
 
 RESOURCE_FIELDS = ("governor", "cache_ways", "numa_node", "sm_share_percent", "gpu_clock_mhz")
-"""Fields of `Settings` for resources. None: the resource was left as it is. ``<name>_effective`` has the value that was
-read back; None if it could not be read."""
+"""Fields of `Settings` for resources. The value None means that the resource was left unchanged. The effective value is
+in ``<name>_effective``; None if it could not be read."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Settings of an operator's run: requested values, and effective values that were read back from the process.
+    """Settings under which an operator is measured: requested values, and effective values that were read back.
 
     Attributes:
         threads: requested thread count; 0 lets the runtime decide.
@@ -39,14 +39,14 @@ class Settings:
         cache_mechanism: how the state of the caches was produced (``in-graph``, ``repeat``, ``clflush``), because it
             cannot be read.
         parallel_type: ``sequential``, ``stream`` or ``full``.
-        streams: device streams.
+        streams: number of device streams.
         precision: requested data type of the arithmetic.
         executor: ``graph``, ``vm``, or ``kernel`` for an operator that is called in isolation.
         governor: frequency governor of the cores.
         cache_ways: ways of the last-level cache that may be filled.
-        numa_node: node that memory is bound to; an effective value of None means no binding.
-        sm_share_percent: share of a GPU's SMs.
-        gpu_clock_mhz: clock of a GPU's SMs.
+        numa_node: NUMA node that memory is bound to; an effective value of None means no binding.
+        sm_share_percent: share of a GPU's SMs, percent.
+        gpu_clock_mhz: clock of a GPU's SMs, MHz.
     """
 
     threads: int
@@ -72,17 +72,19 @@ class Settings:
 
     @property
     def key(self) -> str:
-        """Return 16 hex digits that cover every field."""
+        """Return a digest (16 hex digits) of all fields, requested and effective."""
         return hashlib.sha256(json.dumps(self._identity(), sort_keys=True).encode()).hexdigest()[:16]
 
     @property
     def requested(self) -> dict[str, Any]:
-        """Return the requested fields, without those that were read back."""
+        """Return the requested values by field name, without the values that were read back."""
         return {name: value for name, value in self._identity().items() if name not in _READ_BACK}
 
     def _identity(self) -> dict[str, Any]:
-        """Return every field; of `RESOURCE_FIELDS` only those with a value, so that keys stay as they were before these
-        fields existed."""
+        """Return the values of all fields that form the key, by name.
+
+        Fields for resources are left out if they are None, so that keys are the same as before these fields existed.
+        """
         fields = _fields_of(self)
         for name in (*RESOURCE_FIELDS, *map(effective, RESOURCE_FIELDS)):
             if fields[name] is None:
@@ -91,12 +93,15 @@ class Settings:
 
 
 def _fields_of(item: Settings | Device) -> dict[str, Any]:
-    """Return every field without copying: keys are computed for every row, and ``asdict`` copies nested values."""
+    """Return the values of all fields by name, without copying them.
+
+    Keys are computed for every row, and ``dataclasses.asdict`` would copy nested values.
+    """
     return {field.name: getattr(item, field.name) for field in dataclasses.fields(item)}
 
 
 def effective(resource: str) -> str:
-    """Return the field of `Settings` with the effective value of a resource."""
+    """Return the name of the field of `Settings` that contains the effective value of a resource."""
     return f"{resource}_effective"
 
 
@@ -108,13 +113,17 @@ class Device:
     """The device that an operator runs on. Unknown values are None, never a guess.
 
     Attributes:
+        kind: kind of the target, such as ``llvm`` or ``cuda``.
         target: the full TVM target string that the code was compiled for.
-        host_fingerprint: 16 hex digits; equal on machines of one hardware model.
+        processor: name of the processor.
+        cores: number of usable cores.
+        clock_mhz: clock when the device was last described, MHz.
+        host_fingerprint: 16 hex digits that are equal on machines of one hardware model.
         machine_id: distinguishes machines of one hardware model: the UUID of a GPU; for a host or a board, a hash of
             its unique properties. None if unknown (imported measurements).
         compiler: name of the compiler that generated the code.
         core_type: ``common`` (processor), ``SM`` (GPU) or ``IP`` (a compiled function of the user, as on an FPGA).
-        properties: further plain JSON values without a column (driver, SM count, ...).
+        properties: further JSON-serializable properties without a column in the dataset (peaks, SM count, ...).
     """
 
     kind: str
@@ -137,7 +146,7 @@ class Device:
 
     @property
     def key(self) -> str:
-        """Return 16 hex digits; equal for two processes on the same machine with the same compiler and target.
+        """Return the key of the device, 16 hex digits; equal on the same machine with the same compiler and target.
 
         The clock is not part of the key, because it changes between two readings.
         """
@@ -153,47 +162,54 @@ class Device:
 
     @property
     def identity(self) -> str:
-        """Return the key of the machine, independent of compiler and target; used to look up the stored times of a
-        model."""
+        """Return an identifier of the machine that does not depend on compiler and target.
+
+        It is used to look up the stored times of a model.
+        """
         return f"{self.host_fingerprint} {self.machine_id}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """Times of one operator under one schedule and one set of settings, or the reason why there are none.
+    """Times of one operator, or of a whole model, under one set of settings, or the reason why it has no time.
+
+    All times are in microseconds per call.
 
     Attributes:
-        samples_us: all samples of the rounds that were not discarded, in microseconds per call, one row per round and
-            one column per call of the operator in the model (one column outside of models). Empty if `error` is set.
+        samples_us: all samples of the rounds that were not discarded, one row per round and one column per call of the
+            operator in the model (one column outside of models). Empty if `error` is set.
         min_us, mean_us, std_us: statistics over the rounds, each round being the mean of its calls; a single round has
             no standard deviation.
         median_us: median over the quiet rounds (`measure.quiet_rounds`).
-        ci_low_us, ci_high_us: 95 % confidence interval of the median (order statistics).
-        load_before, load_after: share (0 to 1) of the cores in use, or of the GPU, that other processes used.
-        foreign_load: True if samples were taken under background load and repeating did not help.
-        disturbed_by: other disturbances of the run (`measure.disturbance`) if repeating did not help; None if none is
-            known.
+        ci_low_us, ci_high_us: 95 % confidence interval of the median (order statistics); None for too few rounds.
+        load_before, load_after: share (0 to 1) of the cores in use, or of the GPU, that other processes used before and
+            after the measurement; None if unknown.
+        foreign_load: True if samples were taken under background load, although they were repeated.
+        disturbed_by: other disturbances of the run (`measure.disturbance`) that repeating did not remove; None if no
+            disturbance is known.
         quiet_share: share (0 to 1) of the run's rounds that are quiet; None if unknown.
         discarded_rounds, discarded_share: number of the run's rounds that were disturbed, discarded and repeated, and
             their share (0 to 1) of all rounds; None if unknown.
-        energy_mj: energy of one call; None if the device has no counter.
+        energy_mj: energy of one call, millijoules; None if it was not measured.
         energy_cache: state of the caches during the energy measurement: ``hot`` for an operator, because a counter
-            needs many calls in a row; None without an energy.
-        error: reason why there is no time; None if there is one.
-        settled: whether the interval of the median converged (`Limits.target`); for a whole model, whether those of all
-            heavy operators did too. None if unknown.
+            needs many calls in a row; None if the energy was not measured.
+        error: why there is no time; None if there is a time.
+        settled: whether the interval of the median converged (`Limits.target`); for a whole model, whether the
+            intervals of all heavy operators converged too. None if unknown.
         call_overhead_us: call overhead that was subtracted from every sample; None if nothing was subtracted.
-        steady_us: time at the machine's reference state (`measure.between_runs`); None if the run could not determine
-            it.
-        steady_low_us, steady_high_us: interval that contains `steady_us` of 95 % of other runs.
-        again_low_us, again_high_us: interval that contains `median_us` of 95 % of other runs.
+        steady_us: time at the machine's reference state (`measure.between_runs`); None if unknown.
+        steady_low_us, steady_high_us: between-run interval, which contains the `steady_us` of 95 % of other runs; None
+            if unknown.
+        again_low_us, again_high_us: between-run interval, which contains the `median_us` of 95 % of other runs; None if
+            unknown.
         cycles, instructions, branch_misses, l1_misses, l2_misses, llc_misses, page_faults, context_switches: events of
             one call in the model, summed over all threads, counted in separate passes (`measure.counters`); None if
             they were not requested or could not be counted.
         dram_percent, sm_percent, tensor_cores_percent: share of the peak of the memory, the SMs and their tensor cores
-            that a GPU kernel reaches from cold caches; None as for the events.
-        occupancy_percent: active warps of the same kernel, as a share of the most warps that an SM can hold.
-        counters_missing: counters that could not be read, and why; None if none were requested.
+            that a GPU kernel reaches from cold caches, percent; None if not requested or not counted.
+        occupancy_percent: active warps of the kernel, percent of the largest number of warps that an SM supports; None
+            if not requested or not counted.
+        counters_missing: why counters could not be read, by name of the counter; None if none were requested.
     """
 
     samples_us: tuple[tuple[float, ...], ...] = ()
@@ -242,13 +258,14 @@ class Measurement:
 
 _PAIR_TOLERANCE = 0.03  # on a quiet machine, models of every size were within it
 _POSSIBLE = (0.5, 2.0)
-"""Least and greatest sum of operators divided by the time of the whole model that can be the result of one run. The
-ratios in ``benchmarks/results/additivity.json`` and ``gpu.json`` are from 0.92 to 1.03. Beyond these limits, most of
-the time of the model or of its operators is missing in the other."""
+"""Smallest and largest plausible ratio of the sum of operators to the time of the whole model in one run. The ratios in
+``benchmarks/results/additivity.json`` and ``gpu.json`` are from 0.92 to 1.03. Beyond these limits, one of the two times
+misses most of the work of the other."""
 _NO_PAIR = "whole model and operators were not obtained as a pair"
 LAUNCH_GAP_METHOD = "launches timed one by one"
-"""How `ModelTiming.launch_gap_us` is measured, as its details store it. Earlier versions store no method: some of them
-scaled the launches to the time of the whole model, so the sum of a launch-bound model equaled the whole."""
+"""Value of ``launch_gap_method`` in `ModelTiming.details`: how `ModelTiming.launch_gap_us` was measured. Earlier
+versions stored no method; some of them scaled the launches to the time of the whole model, so that the sum of a
+launch-bound model always equaled the whole."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -257,12 +274,12 @@ class ModelTiming:
 
     Attributes:
         whole_model: latency of the whole model, measured in the same rounds as the operators.
-        before_us, after_us: median of the whole model before the first and after the last round.
-        sum_of_operators_us: sum over all calls in each round, median over the same rounds as for the whole model. If
-            not every round timed every operator: the sum of their medians times their calls. None if an operator has no
-            time.
-        unmeasured: workload keys of operators that are missing from the sum.
+        before_us, after_us: median of the whole model before the first and after the last round; None if unknown.
+        sum_of_operators_us: median over the rounds of the sum over all calls; if not every round timed every operator,
+            the sum of medians times calls. None if an operator has no time.
+        unmeasured: workload keys of operators without a time, which are missing from the sum.
         coverage: share of the model's time whose operators had to converge; None if unknown.
+        details: further JSON-serializable details of the run.
     """
 
     whole_model: Measurement
@@ -275,8 +292,10 @@ class ModelTiming:
 
     @property
     def ratio(self) -> float | None:
-        """Return the sum of operators plus waits for launches, divided by the time of the whole model, both from the
-        same rounds. None if one of them is missing, or if they cannot be compared (`not_a_pair`)."""
+        """Return the sum of operators plus waits for launches, divided by the time of the whole model.
+
+        The result is None if one of the times is missing, or if they cannot be compared (`not_a_pair`).
+        """
         return None if self.not_a_pair is not None else self._quotient
 
     @property
@@ -287,26 +306,33 @@ class ModelTiming:
 
     @property
     def launch_gap_us(self) -> float | None:
-        """Return the time in which the whole model waits for launches, computed from separately timed kernels and
-        launches. None on devices without launches."""
+        """Return the time in which the whole model waits for kernel launches, microseconds; None without launches.
+
+        It is computed from separately timed kernels and launches.
+        """
         found = self.details.get("launch_gap_us")
         return None if found is None else float(found)
 
     def placement(self, threads: int) -> list[str]:
-        """Return notes on the cores that the threads ran on (`cores.placement`): threads that share physical cores, and
-        the kind of the cores of a hybrid processor."""
+        """Return notes on the cores that the threads ran on (`cores.placement`); empty if there is nothing to note.
+
+        Noted are threads that share physical cores, and the kind of the cores of a hybrid processor.
+
+        Args:
+            threads: thread count of the run.
+        """
         physical, kinds = self.details.get("physical_cores", threads), self.details.get("core_kinds")
         shared = [f"{threads} threads on {physical} physical core{'s' * (physical != 1)}"] if physical < threads else []
         return shared + ([f"on cores of the kind {', '.join(kinds)}"] if kinds else [])
 
     @property
     def kernel_uncertainty_us(self) -> float | None:
-        """Return the `KERNEL_UNCERTAINTY` of the device; None if it has none."""
+        """Return the `KERNEL_UNCERTAINTY` of the device, microseconds; None if it is unknown."""
         found = self.details.get(KERNEL_UNCERTAINTY)
         return None if found is None else float(found)
 
     def is_short(self, median_us: float | None) -> bool:
-        """Return whether a time is so short that the systematic error of the device is a large part of it."""
+        """Return whether a time is so short that the systematic error of the device is a large part of the time."""
         return self.kernel_uncertainty_us is not None and median_us is not None and median_us < SHORT_KERNEL_US
 
     @property
@@ -317,20 +343,19 @@ class ModelTiming:
 
     @property
     def disturbed_by(self) -> str | None:
-        """Return the reasons that disturbed most of the run, other than background load, as one text; None if there are
-        none."""
+        """Return why the run is disturbed, other than background load; None if it is not. ``; `` joins the reasons."""
         return disturbance.disturbed_by(self.details, self.whole_model.disturbed_by)
 
     @property
     def not_a_pair(self) -> str | None:
-        """Return the reason why the whole model and the sum of operators cannot be compared, and the option that
-        measures both again; None if they can be compared.
+        """Return why the whole model and the sum of operators cannot be compared; None if they can be compared.
 
-        They cannot be compared if they differ by more than their intervals allow and a reason is known: operators in
-        the sum were measured in another run, or a disturbance affected the two differently. (If every round has a few
-        stalls, they are in the median of the whole model, but not in the medians of its operators.) A difference
-        without a known reason is a result, unless it is outside of `_POSSIBLE`. They also cannot be compared if
-        `launch_gap_us` was computed from the whole model itself.
+        The text also names the option that measures both again. The two times cannot be compared if they differ by more
+        than their intervals allow and a reason is known: operators in the sum were measured in another run, or a
+        disturbance affected the two times differently. (If every round has a few stalls, these are in the median of the
+        whole model, but not in the medians of its operators.) A difference without a known reason is accepted as a
+        result, unless it is outside of `_POSSIBLE`. The two times also cannot be compared if `launch_gap_us` was
+        computed from the whole model itself.
         """
         quotient = self._quotient
         reason = None if quotient is None else self._reason_against(quotient)
@@ -357,17 +382,19 @@ class ModelTiming:
         return None
 
     def _of_other_rounds(self, quotient: float) -> bool:
-        """Return whether the ratio of the rounds differs from that of the two times, as in runs of earlier versions,
-        whose medians could be of two modes. These versions did not count reused operators, so any operator may be
-        reused unless every round timed every operator."""
+        """Return whether the median ratio of the rounds differs from the ratio of the two medians (`quotient`).
+
+        This occurs in runs of earlier versions, whose medians could be from two modes. If not every round timed every
+        operator, the result is True for these versions, because they did not count reused operators.
+        """
         of_rounds = self.details.get("ratio_per_round")
         if of_rounds is None:
             return "reused_operators" not in self.details
         return abs(quotient / of_rounds - 1) > _PAIR_TOLERANCE + self._half_widths()
 
     def _half_widths(self) -> float:
-        """Return the half widths of the intervals of the whole model and of the rounds' ratios, relative to the whole
-        model."""
+        """Return the sum of two half widths: of the whole model's interval, relative to its median, and of the interval
+        of the rounds' ratios."""
         whole = self.whole_model
         of_whole = (whole.ci_low_us, whole.ci_high_us), whole.median_us or 1.0
         of_ratio = self.details.get("ratio_per_round_ci") or (None, None), 1.0

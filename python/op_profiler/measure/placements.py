@@ -1,9 +1,10 @@
-"""`Placements`: copies of a loaded model in other memory pages, measured in turn.
+"""`Placements`: copies of a loaded model in different memory pages, which are measured one after the other.
 
 The physical pages of a model's tensors determine which cache lines evict each other from the second-level cache, and
-the operating system assigns other pages to every process. Two copies of a model in one process differ as much as two
-processes do; two sets of eight copies agree (`benchmarks/placements.py`). A run therefore measures several copies, one
-in each window of rounds, so that its medians do not depend on one assignment of pages.
+the operating system assigns different pages to every process. The times of two copies of a model in one process differ
+as much as the times of two processes do; the times of two sets of eight copies agree (`benchmarks/placements.py`). A
+run therefore measures several copies, one in each window of rounds, so that its medians do not depend on one assignment
+of pages.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ T = TypeVar("T")
 
 USUAL_COPIES = 8
 _OF_FREE_MEMORY = 8
-"""Share of the free memory that all copies together may use: one eighth."""
+"""Divisor of the free memory: all further copies together may use one eighth of it."""
 _MOST_BYTES = 1 << 30
-"""Bytes that all copies together may use, unless one copy is larger: the weights of a larger model fit into no cache
-anyway."""
+"""Bytes that all further copies together may use; one copy is allowed even if it is larger. The weights of a larger
+model fit into no cache anyway, so that pages matter less."""
 
 
 class Placements(Generic[T]):
-    """A ring of copies, each of which is loaded at its first use.
+    """A ring of copies of a model, each of which is loaded at its first use.
 
     Args:
-        load: loads the model with a copy of its weights.
         first: the model as it was loaded, with the weights where the build left them.
-        size_bytes: size of each copy.
+        load: loads another copy of the model with a copy of its weights.
+        size_bytes: size of each copy, bytes.
         copies: largest number of copies, including the first.
     """
 
@@ -42,7 +43,7 @@ class Placements(Generic[T]):
         self._most = 1 + min(copies - 1, min(room, max(_MOST_BYTES, size)) // size)
 
     def next(self) -> T:
-        """Return the next copy; after the last one, the first again."""
+        """Return the next copy; after the last copy, return the first again."""
         self._at = (self._at + 1) % self._most
         if self._at == len(self._copies):
             self._copies.append(self._load())

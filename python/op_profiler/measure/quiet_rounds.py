@@ -1,16 +1,16 @@
-"""Undisturbed rounds, identified by their times only.
+"""Identifies undisturbed (quiet) rounds by their times only.
 
 The threads of a kernel wait for one another by spinning. If the system preempts one thread for another process, all
 threads stall, and a run takes several times as long. If the background load cannot be read, or is low on average, only
 the times of the rounds show this: they have a second, slower mode, or are widely scattered.
 
-Background load only slows a machine down, so the quiet mode is the fastest one. Rounds belong to it up to three
-standard deviations above its centre, and at most up to the difference between copies of a model (`COPIES_APART`). The
+Background load only slows a machine down, so the quiet mode is the fastest mode. It includes the rounds up to three
+standard deviations above its centre, but not more than the difference between copies of a model (`COPIES_APART`). The
 standard deviation is the noise of this machine, the largest of three values:
 
 - the scatter of these rounds where they are closest together;
 - the usual scatter of the reference kernel at this thread count (`HostState.noise`), from earlier runs;
-- what an interval of the target's width allows, because no more precision is needed.
+- the standard deviation that corresponds to the target width of the interval, because no more precision is needed.
 
 A run that takes microseconds varies by 20 % even on an idle machine. A disturbance lasts for hundreds of such runs, so
 rounds that are shorter than a disturbance are judged in blocks of its duration, by the median of a block.
@@ -29,19 +29,19 @@ from op_profiler.measure.disturbance import COPIES_APART
 from op_profiler.measure.samples import Samples
 
 STEADY_SHARE = 0.75
-"""Least share of quiet rounds, up to the upper quartile: with fewer, the quartiles are in two modes."""
+"""Smallest share of quiet rounds in a steady run; with a smaller share, the upper quartile is in a slower mode."""
 _FEWEST_ROUNDS = 6
-"""The smallest number of rounds whose median has a 95 % interval; a mode needs as many."""
+"""Smallest number of rounds whose median has a 95 % interval; also the smallest number of rounds in a mode."""
 _FASTEST = 0.1
-"""The fastest tenth of the rounds belongs to the quiet mode, as in `measure.between_runs`."""
+"""Share of the fastest rounds that always belong to the quiet mode, as in `measure.between_runs`."""
 _BELOW_CENTRE = 1.2816
-"""Distance from that quantile of a normal distribution to its centre, in standard deviations."""
+"""Distance from the quantile `_FASTEST` of a normal distribution to its centre, in standard deviations."""
 _DEVIATIONS = 3.0
 _OF_INTERVAL = 1.96
 """Half the width of a 95 % interval, in standard deviations."""
 _SIMULATED = 200
 _DISTURBED_US = 2000.0
-"""Duration of a disturbance: Linux's scheduler gives a process a core for 1.5 to 3 ms."""
+"""Duration of a disturbance, microseconds: Linux's scheduler gives a process a core for 1.5 to 3 ms."""
 _MOST_OF_BLOCK = 64
 
 
@@ -50,7 +50,7 @@ class QuietRounds:
     """The quiet rounds of a run at one thread count.
 
     Attributes:
-        used: the rounds that medians use, shape (rounds,): the quiet ones, or all if these are too few.
+        used: mask of the rounds that medians use, shape (rounds,): the quiet rounds; all rounds if too few are quiet.
         share: share of quiet rounds, 0 to 1.
     """
 
@@ -58,12 +58,12 @@ class QuietRounds:
     share: float
 
     def median_us(self, samples: Samples) -> float:
-        """Return the median of the whole model over the used rounds."""
+        """Return the median time of the whole model over the used rounds, microseconds."""
         return float(np.median(np.asarray(samples.whole_us)[self.used]))
 
     @property
     def is_steady(self) -> bool:
-        """Return whether the quartiles of the rounds are in the quiet mode."""
+        """Return whether the share of quiet rounds is at least `STEADY_SHARE`."""
         return self.share >= STEADY_SHARE
 
 
@@ -81,7 +81,8 @@ def quiet_means(means_us: np.ndarray, *, target: float) -> QuietRounds:
     """Find the quiet times of a kernel in isolation. If there are few times, all are quiet.
 
     Args:
-        means_us: means over calls that together last as long as a disturbance, shape (rounds,).
+        means_us: mean times of calls, microseconds, shape (rounds,); the calls of a round together last as long as a
+            disturbance.
         target: as for `quiet_rounds`.
     """
     if len(means_us) < _FEWEST_ROUNDS or not (means_us > 0).all():
@@ -94,7 +95,12 @@ def _used(quiet: np.ndarray) -> QuietRounds:
 
 
 def shares_of_windows(samples: Sequence[Samples], *, noise: float, target: float) -> list[float]:
-    """Return the share of quiet rounds in each part of a run, judged among the rounds of all parts."""
+    """Return the share of quiet rounds in each part of a run; quiet rounds are identified among all parts together.
+
+    Args:
+        samples: samples of each part.
+        noise, target: as for `quiet_rounds`.
+    """
     together = Samples()
     for one in samples:
         together.extend(one, False)
@@ -103,17 +109,16 @@ def shares_of_windows(samples: Sequence[Samples], *, noise: float, target: float
 
 
 def as_long_as_disturbed(time_us: float) -> int:
-    """Return how many runs of this duration last as long as the shortest disturbance, 1 to 64; 1 if the duration is
-    unknown."""
+    """Return how many runs of this duration (microseconds) last as long as a disturbance, 1 to 64; 1 for 0 and NaN."""
     return int(np.clip(_DISTURBED_US / time_us, 1, _MOST_OF_BLOCK)) if time_us > 0 else 1
 
 
 def scatter(logarithms: np.ndarray) -> float | None:
-    """Return the standard deviation of values where they are closest together; None for fewer than `_FEWEST_ROUNDS`
-    values.
+    """Return the standard deviation of values where they are closest together; None for too few values.
 
-    The shortest interval that contains a quarter of the values is inside one mode, even if there are several. Its width
-    is divided by that of as many normal values, because the shortest interval of few values is narrow by chance.
+    The shortest interval that contains a quarter of the values is inside one mode, even if there are several modes. Its
+    width is divided by the width for as many standard normal values, because the shortest interval of few values is
+    narrow by chance. At least `_FEWEST_ROUNDS` values are needed.
     """
     count = len(logarithms)
     if count < _FEWEST_ROUNDS:
@@ -150,7 +155,7 @@ def _in_fastest_mode(logarithms: np.ndarray, noise: float) -> np.ndarray:
 
 
 def _shortest(rows: np.ndarray, held: int) -> np.ndarray:
-    """Return, for each row, the width of the shortest interval that contains this many of its values."""
+    """Return, for each row, the width of the shortest interval that contains `held` of its values."""
     ordered = np.sort(rows, axis=1)
     return np.asarray((ordered[:, held - 1 :] - ordered[:, : ordered.shape[1] - held + 1]).min(axis=1))
 

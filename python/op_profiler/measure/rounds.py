@@ -1,9 +1,9 @@
-"""The rounds in which a model and its kernels are timed, interleaved over thread counts.
+"""Times a model and its kernels in rounds, interleaved over thread counts.
 
-A round times the whole model and walks over the kernels, timing each; which of the two comes first alternates. Passes
-visit the thread counts in turn, each pass beginning with another one. At each thread count, the model runs once
-untimed, followed by a few rounds. The whole model, its operators and all thread counts are therefore measured in the
-same minutes.
+A round times the whole model, and walks over the kernels and times each of them; which of the two comes first
+alternates. Each pass visits all thread counts, beginning with another thread count than the pass before. At each thread
+count, the model runs once untimed, followed by a few rounds. The whole model, its operators and all thread counts are
+therefore measured in the same minutes.
 
 Rounds repeat until the 95 % interval of the median is within 1 % for the whole model and for every heavy operator at
 every thread count, or until a limit is reached. After every window of at least 0.25 s, the background load and the
@@ -43,21 +43,21 @@ from op_profiler.targets.machine import Threads, TimedModel
 
 _RUNS_BEFORE_ROUNDS = 3
 _LONG_US = 1e5
-"""A model that takes this long restores its cache state in one run."""
+"""A model that takes at least this long restores its cache state in one untimed run, not in `_RUNS_BEFORE_ROUNDS`."""
 _MOST_ROUNDS_OF_VISIT = 8
 _SHORT_ROUND_SECONDS = 1e-3
-"""In a model of microseconds, a walk over the kernels leaves other data in the caches than a run does: the whole model
-is then 1 to 2 % slower (`benchmarks/settling.py`), and an untimed run costs almost nothing."""
+"""In shorter rounds, each timed call follows an untimed run, which costs almost nothing: a walk over the kernels leaves
+other data in the caches than a run does, so the model would be 1 to 2 % slower (`benchmarks/settling.py`)."""
 _SECONDS_OF_SHORT_READINGS = 0.1
 _US_OF_READINGS = 2.5e5
-"""Beyond this time, another reading adds little: five readings of a model of a second would take as long as three
-rounds."""
+"""Time after which no further reading is taken: five readings of a model that takes a second would last as long as
+three rounds."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """The result of the rounds. `converged`: by thread count, whether every required interval converged. `load_...`:
-    share of the used cores that other processes took."""
+    """The result of the rounds. `converged`: by thread count, whether every required interval converged. `load_before`,
+    `load_after`: share of the used cores or the GPU that other processes took, 0 to 1; None if unknown."""
 
     converged: dict[int, bool]
     rounds: int
@@ -68,8 +68,8 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True)
 class _Window:
-    """The rounds of a window that were kept: by thread count, whether they were measured under background load, and
-    their duration."""
+    """The kept rounds of a window: samples by thread count, whether they were measured under background load, and their
+    duration."""
 
     samples: dict[int, Samples]
     foreign: bool
@@ -81,12 +81,12 @@ class Rounds:
 
     Args:
         groups: index of the operator of each kernel.
-        skipped: whether each kernel is run without being timed, because it fails or its time is known.
-        coverage: share of the time for which the operators have to converge.
+        skipped: for each kernel, whether it runs without being timed, because it fails or its time is known.
+        coverage: share of the model's time whose operators have to converge.
         meter: reads the background load; None if it cannot be read.
-        probe: reference kernels, timed in each window of about 0.25 s; None if there are none.
-        host: detects slow cores and cores that share no cache; None if it cannot be detected.
-        conditions: reads the state of the machine between the passes over the kernels.
+        probe: reference kernels, timed in each window of about 0.25 s; None if the machine has none.
+        host: detects slow cores and cores that share no cache; None for no detection.
+        conditions: reads the state of the machine between the passes over the thread counts; see `ConditionsOfWindow`.
     """
 
     def __init__(
@@ -127,12 +127,12 @@ class Rounds:
         self._before_us: dict[int, float] = {}  # the whole model before the rounds
 
     def whole_model_us(self, threads: int, rounds: Samples | None = None) -> float:
-        """Return the median of a few runs of the whole model, for the readings before and after the rounds.
+        """Return the median of a few runs of the whole model (a reading before or after the rounds), microseconds.
 
-        A reading is repeated like a round if its runs are scattered or if it is slower than the rounds.
+        A reading is repeated like a round if its runs scatter, or if it is slower than the rounds.
 
         Args:
-            rounds: rounds at this thread count; None before the rounds.
+            rounds: samples of the rounds at this thread count; None before the rounds.
         """
         self._use(threads)
         rounds_us = None if rounds is None else self._quiet(threads, rounds).median_us(rounds)
@@ -155,9 +155,9 @@ class Rounds:
         return apart(low_us, high_us) or (slower and apart(median_us, rounds_us))
 
     def _reading(self) -> list[float]:
-        """Return times of the whole model. For a short model, each time is the median of as many runs as a disturbance
-        lasts, on another copy. The first half of these runs is left out, because an idle core and new copies are slow
-        at first."""
+        """Return times of the whole model, microseconds. For a short model, each time is the median of runs of another
+        copy that together last as long as a disturbance; the first half of these times is left out, because an idle
+        core and new copies are slow at first."""
         times = [self._run_alone()]
         if not times[0] < 1e6 * _SHORT_ROUND_SECONDS:
             while len(times) < self._limits.readings and sum(times) < _US_OF_READINGS:
@@ -185,7 +185,7 @@ class Rounds:
 
         Args:
             samples: by thread count; changed in place.
-            checkpoint: called after each window with the share of the work that is done (0 to 1).
+            checkpoint: called after each window with the finished share of the rounds (0 to 1).
         """
         before = None
         if self._meter is not None:
@@ -223,8 +223,8 @@ class Rounds:
         return Outcome(converged, rounds, measured_seconds + self._repeated_seconds, *loads)
 
     def _drop_disturbed(self, samples: dict[int, Samples], kept: list[_Window]) -> list[_Window]:
-        """Remove windows that are not steady if there is time to repeat them; remove all if the model was faster before
-        the rounds.
+        """Remove unsteady windows, or all windows if the model was faster before the rounds; return the removed ones.
+        Nothing is removed if there is no time left to repeat rounds.
 
         Args:
             samples, kept: the same rounds; the returned windows are removed from both.
@@ -285,8 +285,8 @@ class Rounds:
         self._model, self._is_warm = self._loaded.moved(), False
 
     def _load_of_window(self) -> ForeignLoad | None:
-        """Return the background load during a window. If a few rounds of a short model end before the meter can read
-        it, wait."""
+        """Return the background load during a window; None if unknown. If the rounds end before the meter can read the
+        load, wait."""
         if self._meter is None:
             return None
         load = self._meter.read()
@@ -296,7 +296,7 @@ class Rounds:
         return load
 
     def _disturbed(self, window: dict[int, Samples]) -> bool:
-        """Return whether the host disturbed a window."""
+        """Return whether the host disturbed a window: cores that share no cache, or a physical core."""
         if self._host is None:
             return False
         computed_us = {count: new.probe_us[0][0] for count, new in window.items() if new.probe_us}
@@ -304,8 +304,8 @@ class Rounds:
         return self._host.disturbs(computed_us, window[self._main].exchange_us)
 
     def _exchanged_us(self) -> list[float]:
-        """Return one time of the exchange between cores; empty if it is not measured. Afterwards its data is in the
-        caches."""
+        """Return one time of the exchange between cores, microseconds, in a list; an empty list if it is not measured.
+        The exchange evicts the model's data from the caches."""
         if self._host is None or self._main == 1:
             return []
         self._use(self._main)
@@ -313,18 +313,18 @@ class Rounds:
         return self._host.exchanged_us()
 
     def _order(self) -> tuple[int, ...]:
-        """Return the thread counts of a pass. The last one of the previous pass is still set and comes first."""
+        """Return the thread counts of a pass, beginning with the last one of the previous pass, which is still set."""
         first = -self._passes % len(self._threads)
         return self._threads[first:] + self._threads[:first]
 
     def _rounds_of_visit(self, left_seconds: float) -> int:
-        """Return the number of rounds at each thread count so that a pass fills the rest of the window, within a limit;
-        one round while nothing has been timed."""
+        """Return the number of rounds at each thread count with which a pass fills the rest of the window, at most
+        `_MOST_ROUNDS_OF_VISIT`; one round before the first round is timed."""
         seconds = sum(self._seconds.get(count, self._limits.window_seconds) for count in self._threads)
         return max(round(left_seconds / max(seconds, left_seconds / _MOST_ROUNDS_OF_VISIT)), 1)
 
     def _add_round(self, count: int, samples: Samples, timed: list[bool], number: int) -> None:
-        """Run one round at the current thread count, the `number`-th of a visit."""
+        """Run one round at the current thread count, round `number` of a visit, and add its times to the samples."""
         self._prepare()
         started = time.monotonic()
         whole_us, kernels_us = self._one_round(timed, (self._passes // len(self._threads) + number) % 2 == 0)
@@ -352,8 +352,8 @@ class Rounds:
         self._is_warm = True
 
     def _read_state(self, window: dict[int, Samples]) -> None:
-        """Time the reference kernels and the call overhead once a window. Their data evicts the model's from the
-        caches, so the model runs untimed a few times afterwards."""
+        """Time the reference kernels, call overhead and launch gap, once per window. The reference kernels evict the
+        model's data from the caches, so the model runs untimed a few times afterwards."""
         for count in reversed(self._order()):  # the rounds begin with the thread count that is set last
             samples = window[count]
             self._use(count)
@@ -369,7 +369,7 @@ class Rounds:
             self._warm_up()
 
     def _one_round(self, timed: list[bool], whole_first: bool) -> tuple[float, list[float]]:
-        """Time the whole model and its kernels, in the requested order."""
+        """Return the times of the whole model and of its kernels, microseconds, measured in the requested order."""
         if whole_first:
             return self._model.time_model(), self._model.walk(self._cache, timed)
         kernels_us = self._model.walk(self._cache, timed)
@@ -381,10 +381,10 @@ class Rounds:
         return heavy_operators(samples[self._main].matrix(), self._groups, self._coverage)
 
     def _wanted(self, samples: dict[int, Samples]) -> dict[int, list[bool]]:
-        """Return which kernels are timed at each thread count.
+        """Return for each thread count which kernels are timed.
 
-        In the cache state of the model, timing a light operator costs nothing, because it has to run anyway. Hot and
-        cold caches cost a second call or a flush, so light operators are then timed at the largest thread count only.
+        With the cache state ``model``, timing a light operator costs nothing, because it has to run anyway. Hot or cold
+        caches cost a second call or a flush, so light operators are then timed at the largest thread count only.
         """
         able = ~self._skipped
         everywhere = able

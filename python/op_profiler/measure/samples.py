@@ -1,4 +1,4 @@
-"""`Samples`: times of the rounds so far, and the operators that make up most of the model's time."""
+"""`Samples`: times of the rounds so far; and functions that find the operators with most of the model's time."""
 
 from __future__ import annotations
 
@@ -12,33 +12,38 @@ import numpy as np
 from op_profiler.operators.operator import Operator
 
 WHOLE_MODEL = -1
-"""Key of the whole model in `Samples.failed`; operators are keyed by their numbers."""
+"""Key of the whole model in `Samples.failed`; the key of an operator is its number."""
 
 
 def numbers(operators: Sequence[Operator]) -> Iterator[tuple[str, int]]:
-    """Return the keys of `Samples.failed` for the names in ``failed_rounds`` of `ModelTiming.details`."""
+    """Yield pairs of a name in ``failed_rounds`` of `ModelTiming.details` and the matching key in `Samples.failed`.
+
+    Args:
+        operators: operators in the order of their numbers.
+    """
     yield "model", WHOLE_MODEL
     yield from ((operator.key, number) for number, operator in enumerate(operators))
 
 
 @dataclasses.dataclass
 class Samples:
-    """All times so far at one thread count.
+    """All samples so far at one thread count; times are in microseconds.
 
     Attributes:
         whole_us: time of the whole model, one entry per round.
-        kernels_us: one row per round, one column per kernel; NaN if a kernel failed or was not timed.
-        foreign: one entry per round: whether it was measured under background load in spite of repetitions.
-        probe_us: one row per window, one column per reference kernel; empty if there are none.
-        window_rounds: number of rounds after each of these readings.
-        exchange_us: one entry per window, the larger of the readings of `HostState` before and after its rounds; empty
-            at one thread.
-        call_overhead_us: one entry per window, the overhead included in each time of `kernels_us`; empty if there is
-            none.
-        launch_gap_us: one entry per window, the time in which the whole model waits for launches; empty if there are no
+        kernels_us: times of the kernels, one row per round, one column per kernel; NaN if a kernel failed or was not
+            timed.
+        foreign: whether the round was measured under background load in spite of repetitions, one entry per round.
+        probe_us: times of the reference kernels, one row per window, one column per kernel; empty without them.
+        window_rounds: number of rounds of each window with a row in `probe_us`.
+        exchange_us: time of the exchange between cores (`HostState`), one entry per window: the larger of the readings
+            before and after the rounds; empty at one thread.
+        call_overhead_us: overhead that is included in each time of `kernels_us`, one entry per window; empty if times
+            include no overhead.
+        launch_gap_us: time in which the whole model waits for launches, one entry per window; empty on devices without
             launches.
-        conditions: one entry per window, the state of the machine (`ConditionsOfWindow`); empty if unknown.
-        failed: number of rounds in which a call failed, by operator number; includes discarded rounds.
+        conditions: state of the machine (`ConditionsOfWindow`), one entry per window; empty if unknown.
+        failed: number of rounds in which a call failed, by operator number or `WHOLE_MODEL`; includes discarded rounds.
         discarded: number of rounds that were disturbed and discarded.
     """
 
@@ -61,11 +66,15 @@ class Samples:
 
     @property
     def discarded_share(self) -> float | None:
-        """Return the share of discarded rounds among all, 0 to 1; None without a round."""
+        """Return the share of discarded rounds among all rounds, 0 to 1; None if there was no round."""
         return self.discarded / (self.rounds + self.discarded) if self.rounds + self.discarded else None
 
     def extend(self, new: Samples, foreign: bool) -> None:
-        """Append the rounds of a window without its counts; `foreign` marks all of them."""
+        """Append the rounds of a window; its counts of failed and discarded rounds are not added.
+
+        Args:
+            foreign: whether the rounds were measured under background load.
+        """
         self.whole_us += new.whole_us
         self.kernels_us += new.kernels_us
         self.foreign += [foreign] * new.rounds
@@ -77,15 +86,16 @@ class Samples:
         self.conditions += new.conditions
 
     def clear(self) -> None:
-        """Remove all rounds; counts stay."""
+        """Remove all rounds; the counts of failed and discarded rounds are kept."""
         for field in dataclasses.fields(self):
             if field.name not in ("failed", "discarded"):
                 getattr(self, field.name).clear()
 
     def count_failures(self, new: Samples, groups: np.ndarray, timed: Sequence[bool]) -> None:
-        """Add the rounds of a window in which the whole model, or a call that should have been timed, failed.
+        """Count the failed rounds of a window: those in which the whole model, or a call that had to be timed, failed.
 
         Args:
+            new: samples of the window.
             groups: as in `per_operator`.
             timed: for each kernel, whether it should have been timed.
         """
@@ -104,34 +114,34 @@ class Samples:
         return f"failed in {count} of {self.rounds + self.discarded} rounds" if count else None
 
     def matrix(self) -> np.ndarray:
-        """Return the measured times, shape (rounds, kernels)."""
+        """Return `kernels_us` as an array, shape (rounds, kernels)."""
         return np.asarray(self.kernels_us, dtype=np.float64)
 
     def sums_us(self) -> np.ndarray:
-        """Return, per round, the sum over the kernels that every round timed, shape (rounds,)."""
+        """Return the sum of kernel times in each round, shape (rounds,); only kernels that every round timed count."""
         if not self.rounds:
             return np.empty(0)
         matrix = self.matrix()
         return np.asarray(matrix[:, ~np.isnan(matrix).any(axis=0)].sum(axis=1))
 
     def overhead_us(self) -> float | None:
-        """Return the median call overhead over the windows, in whole nanoseconds; None where times contain none."""
+        """Return the median call overhead over the windows, microseconds; None if times include no overhead."""
         return round(float(np.median(self.call_overhead_us)), 3) if self.call_overhead_us else None
 
     def gap_us(self) -> float | None:
-        """Return the median of `launch_gap_us` over the windows; None if there are no launches."""
+        """Return the median of `launch_gap_us` over the windows, microseconds; None on devices without launches."""
         return round(float(np.median(self.launch_gap_us)), 3) if self.launch_gap_us else None
 
 
 def per_operator(matrix: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """Return the mean over the calls of each operator, round by round.
+    """Return the mean time over the calls of each operator in each round.
 
     Args:
-        matrix: shape (rounds, kernels); NaN where a kernel was not timed.
-        groups: shape (kernels,); for each kernel the number of its operator, 0 to operators - 1.
+        matrix: times of kernels, shape (rounds, kernels); NaN if a kernel was not timed.
+        groups: number of each kernel's operator, 0 to operators - 1, shape (kernels,).
 
     Returns:
-        Shape (rounds, operators); NaN where any occurrence has no time.
+        Mean times, shape (rounds, operators); NaN if any call of the operator has no time.
     """
     count = np.bincount(groups)
     sums = np.zeros((len(matrix), len(count)))
@@ -140,15 +150,15 @@ def per_operator(matrix: np.ndarray, groups: np.ndarray) -> np.ndarray:
 
 
 def heavy_operators(matrix: np.ndarray, groups: np.ndarray, coverage: float) -> np.ndarray:
-    """Return which operators make up `coverage` of the summed time, from the largest down.
+    """Return which operators are heavy: the largest ones that together make up `coverage` of the summed time.
 
     Args:
-        matrix: shape (rounds, kernels), at least one round.
+        matrix: times of kernels, shape (rounds, kernels), at least one round.
         groups: as in `per_operator`.
-        coverage: share of the time, 0 to 1.
+        coverage: share of the summed time, 0 to 1.
 
     Returns:
-        Boolean array, shape (operators,).
+        Mask of the heavy operators, shape (operators,).
     """
     medians = np.nan_to_num(np.median(per_operator(matrix, groups), axis=0), nan=0.0)
     totals = medians * np.bincount(groups)

@@ -1,12 +1,12 @@
-"""The stack offset from which a kernel is called, drawn again for each round.
+"""Calls kernels from a random stack offset, which is drawn again for each round.
 
-A kernel keeps values that do not fit into registers on the stack. A vector of 64 bytes that crosses a cache line there
-takes longer to store and load, and one that crosses a page takes much longer. The start of the stack is randomised for
-every process in steps of 16 bytes, and the executor uses more of the stack than the loop that calls the kernels one by
-one. For this reason alone, a convolution took 5 % longer in one process than in the next, and 5 % longer in the model
-than in isolation (`benchmarks/stack_places.py`; Mytkowicz et al., Producing wrong data without doing anything obviously
-wrong, ASPLOS 2009, describe such effects). Every round therefore draws one of the four offsets within a cache line,
-with equal probability, and the whole model and its kernels are called with the same offset.
+A kernel stores values that do not fit into registers on the stack. A vector of 64 bytes that crosses a cache line there
+takes longer to store and load, and a vector that crosses a page takes much longer. The start of the stack is randomised
+for every process in steps of 16 bytes, and the executor uses more of the stack than the loop that calls the kernels one
+by one. For this reason alone, a convolution took 5 % longer in one process than in the next, and 5 % longer in the
+model than in isolation (`benchmarks/stack_places.py`; Mytkowicz et al., Producing wrong data without doing anything
+obviously wrong, ASPLOS 2009, describe such effects). Every round therefore draws one of the four offsets within a cache
+line, with equal probability, and the whole model and its kernels are called with the same offset.
 
 The stack is moved by passing more arguments than the function takes. The caller puts arguments that do not fit into
 registers on the stack and removes them again (calling conventions of x86-64 and AArch64), so the function is not
@@ -34,7 +34,7 @@ _STRIDE = 7  # so that consecutive turns use cache lines that are far apart
 
 
 class StackProbe:
-    """Kernels that report the stack address at which they begin, with the runtime of the compiler in use."""
+    """Kernels that report the stack address at which they begin, for the runtime of the compiler in use."""
 
     def __init__(self) -> None:
         compiler = compiler_in_use()
@@ -46,18 +46,21 @@ class StackProbe:
         self._model = TimedCalls([whole])
 
     def called(self, more: More = ()) -> int:
-        """Return the stack address in a kernel that the loop over kernels calls with these additional arguments."""
+        """Return the stack address of a kernel that `TimedCalls` calls with these additional arguments."""
         self._kernel.run(more)
         return int(self._array.numpy()[0])
 
     def called_in_model(self, more: More = ()) -> int:
-        """Return the stack address in a kernel of a whole model that the loop runs."""
+        """Return the stack address of a kernel inside a whole model, which is run with these additional arguments."""
         self._model.run(more)
         return int(self._in_model.numpy()[0])
 
 
 class StackPlaces:
-    """The stack offsets for kernels, in a model and one by one, with the runtime of the compiler in use."""
+    """Additional arguments that give kernels a stack offset, in runs of a model and called one by one.
+
+    They are determined for the runtime of the compiler in use.
+    """
 
     def __init__(self) -> None:
         probe = StackProbe()
@@ -73,27 +76,35 @@ class StackPlaces:
         self._steps_of_model = steps
 
     def of_kernels(self, turn: int) -> More:
-        """Return the additional arguments with which the loop calls kernels `turn` steps of 16 bytes lower, modulo 64.
+        """Return the additional arguments that move the stack of kernels that are called one by one.
+
+        The stack begins `turn` steps of 16 bytes lower, modulo the 64 bytes of a cache line.
 
         Args:
-            turn: at least 0; also determines in which cache line of a page a kernel's stack begins.
+            turn: at least 0; its higher part determines in which cache line of a page a kernel's stack begins.
         """
         counts = self._counts[turn % _PLACES]
         return _arguments(counts[turn // _PLACES * _STRIDE % len(counts)])
 
     def of_model(self, turn: int) -> More:
-        """Return the additional arguments for runs of the whole model, which uses more of the stack."""
+        """Return the additional arguments with which kernels in a run of the whole model have the same stack offset.
+
+        They differ from those of `of_kernels`, because the executor uses more of the stack.
+        """
         return self.of_kernels(turn - turn % _PLACES + (turn - self._steps_of_model) % _PLACES)
 
 
 @functools.cache
 def stack_places() -> StackPlaces:
-    """Return the stack offsets of this process, measured once."""
+    """Return the `StackPlaces` of this process, which are measured at the first call."""
     return StackPlaces()
 
 
 def drawn_turn() -> int:
-    """Return a random offset. A fixed sequence could coincide with the sequence of thread counts or copies."""
+    """Return a random number for the methods of `StackPlaces`.
+
+    A fixed sequence could coincide with the sequence of thread counts or copies.
+    """
     return random.randrange(_TURNS)
 
 

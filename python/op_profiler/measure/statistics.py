@@ -1,4 +1,4 @@
-"""Statistics of samples: the median and its confidence interval."""
+"""Computes statistics of samples: the median and its confidence interval."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ _MINIMUM_FOR_INTERVAL = 6
 
 @functools.lru_cache(maxsize=4096)
 def _interval_ranks(count: int) -> tuple[int, int]:
-    """Return the zero-based ranks of the order statistics that enclose the median with at least `CONFIDENCE`
-    probability.
+    """Return the zero-based ranks of the order statistics that enclose the median with probability `CONFIDENCE`.
 
     The number of samples below the median is binomial(count, 1/2); see David & Nagaraja, Order Statistics, 7.1. Its
     quantile is computed in integers, because importing scipy.stats would take most of a second in every measuring
@@ -34,7 +33,7 @@ def median_interval(samples: np.ndarray) -> tuple[float, float]:
     """Return the 95 % confidence interval of the median, without assuming a distribution.
 
     Args:
-        samples: shape (n,). For fewer than 6 samples no interval of 95 % exists, and (-inf, inf) is returned.
+        samples: shape (n,). For fewer than 6 samples no 95 % interval exists, and (-inf, inf) is returned.
     """
     if len(samples) < _MINIMUM_FOR_INTERVAL:
         return -math.inf, math.inf
@@ -44,7 +43,7 @@ def median_interval(samples: np.ndarray) -> tuple[float, float]:
 
 
 def relative_half_width(samples: np.ndarray) -> float:
-    """Return half the width of the interval of the median divided by the median; inf for too few samples."""
+    """Return the half width of the median's interval divided by the median; inf for fewer than 6 samples."""
     low, high = median_interval(samples)
     if not math.isfinite(low):
         return math.inf
@@ -53,18 +52,20 @@ def relative_half_width(samples: np.ndarray) -> float:
 
 
 def is_narrow(measurement: Measurement, target: float) -> bool:
-    """Return whether half the interval of the median is at most this share of the median; False if there is no
-    interval."""
+    """Return whether the half width of the median's interval is at most `target` times the median.
+
+    The result is False if the measurement has no interval.
+    """
     low, high, median = measurement.ci_low_us, measurement.ci_high_us, measurement.median_us
     return low is not None and high is not None and median is not None and (high - low) / 2 <= target * median
 
 
 def summarize(rows: np.ndarray, *, quiet: np.ndarray | None = None) -> Measurement:
-    """Return a measurement with the statistics of raw samples.
+    """Return a measurement with raw samples and their statistics.
 
     Args:
-        rows: shape (rounds, occurrences), microseconds per call, without NaN; at least one round.
-        quiet: mask of the rounds that the median and its interval use, shape (rounds,); None: all.
+        rows: samples, shape (rounds, calls of the operator), microseconds per call, without NaN; at least one round.
+        quiet: mask of the rounds that the median and its interval use, shape (rounds,); None: all rounds.
     """
     rounds = rows.mean(axis=1)
     of_median = rounds if quiet is None else rounds[quiet]
@@ -81,7 +82,7 @@ def summarize(rows: np.ndarray, *, quiet: np.ndarray | None = None) -> Measureme
 
 
 def widened(measurement: Measurement, uncertainty_us: float) -> Measurement:
-    """Return a measurement with both ends of its intervals widened; times do not become negative."""
+    """Return a copy of a measurement whose confidence interval is widened at both ends; its lower end is at least 0."""
     low_us, high_us = measurement.ci_low_us, measurement.ci_high_us
     return dataclasses.replace(
         measurement,

@@ -12,28 +12,29 @@ from __future__ import annotations
 from typing import Protocol
 
 PROBE_NAMES = ("compute", "memory")
-"""Names of the values that `SteadinessProbe.timed` returns, in order."""
+"""Names of the times that `SteadinessProbe.timed` returns, in order."""
 
 FIRST_MEMORY_BYTES = 50_331_648
-"""Size that the memory kernel read repeatedly before sizes were stored. It fits into the caches of some processors."""
+"""Size in bytes of the memory kernel's data in versions that stored no sizes; it fits into some processors' caches."""
 
 
 class SteadinessProbe(Protocol):
     """The reference kernels of a machine.
 
     Attributes:
-        sizes_bytes: sizes of the data of each kernel. They depend on all cores that this process may use, not on those
-            of a run, so that they are the same in every run.
-        exchanged_bytes: size of the data that the threads read from one another, and from themselves, in
-            `exchanged_us`.
+        sizes_bytes: sizes of the data of each kernel. They depend on all cores that this process may use, not on the
+            cores of a run, so that they are the same in every run.
+        exchanged_bytes: size of the data that all threads write and then read in `exchanged_us`.
     """
 
     sizes_bytes: tuple[int, int]
     exchanged_bytes: int
 
     def timed(self) -> tuple[float, ...]:
-        """Return the median time of a call of each kernel in microseconds, at the current thread count."""
+        """Return the median time of a call of each reference kernel in microseconds, at the current thread count."""
 
     def exchanged_us(self) -> float:
-        """Return the median time in microseconds in which threads read what all of them have just written, at the
-        current thread count."""
+        """Return the median time, in microseconds, in which the threads read data that all of them have just written.
+
+        It is measured at the current thread count.
+        """

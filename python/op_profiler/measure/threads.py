@@ -1,4 +1,4 @@
-"""TVM's thread pool: setting its thread count and cores, and reading both back."""
+"""Sets the thread count and the cores of TVM's thread pool, and reads both back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ _ONE_CORE_PER_THREAD = -2
 
 
 def default_thread_counts(cores: int | None = None) -> tuple[int, ...]:
-    """Return the powers of two up to the number of usable cores, and that number: 1, 2, 4, 6 on six cores."""
+    """Return the powers of two up to the number of cores, and this number itself: 1, 2, 4, 6 for six cores.
+
+    Args:
+        cores: number of cores; None: the cores that this process may use.
+    """
     cores = cores or usable_cores()
     counts = {cores}
     power = 1
@@ -30,7 +34,7 @@ def check_thread_counts(counts: tuple[int, ...]) -> None:
     """Reject thread counts that this machine cannot provide.
 
     Raises:
-        UsageError: a count is under 1 or above the usable cores.
+        UsageError: a count is below 1 or above the number of usable cores.
     """
     cores = usable_cores()
     for count in counts:
@@ -69,18 +73,19 @@ class ThreadPool:
             )
 
     def core_set(self, threads: int | None = None) -> tuple[int, ...]:
-        """Return the cores that `use(threads)` requests; None: all available cores."""
+        """Return the cores that `use(threads)` requests; for None, all cores of the pool."""
         return self._cores[:threads]
 
     def effective_threads(self) -> int:
-        """Return the number of threads of the next kernel, as the runtime reports it."""
+        """Return the number of threads that the next kernel will use, as the runtime reports it."""
         return int(self._count())
 
     def effective_core_set(self) -> tuple[int, ...]:
         """Return the cores on which the operating system lets this thread and the pool's workers run.
 
-        Call it after a kernel has run, because the pool starts its workers with the first kernel. `use` binds all
-        workers, also sleeping ones, to the given cores; threads of other libraries are not bound.
+        Call this method after a kernel has run, because the pool starts its workers with the first kernel. `use` binds
+        all workers, including sleeping ones, to the given cores; threads of other libraries are not bound and therefore
+        left out. The result is empty on operating systems without ``sched_getaffinity``.
         """
         if not hasattr(os, "sched_getaffinity"):
             return ()

@@ -25,21 +25,21 @@ _SHARED = Path("/tmp")  # noqa: S108 - not TMPDIR: all users of the machine must
 _ASK_AGAIN_SECONDS = 0.2
 
 PROCESSOR = "processor"
-"""The lock of this machine's processor."""
+"""Name of the lock of this machine's processor."""
 WAITING = "waiting: "
-"""Prefix of the message about a wait."""
+"""Prefix of the messages that report a wait for a lock."""
 _held: dict[str, int] = {}  # how many `measuring` blocks this process is in, by name
 
 
 @contextlib.contextmanager
 def measuring(names: Sequence[str], say: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Hold the exclusive right to measure with these locks.
+    """Hold these locks exclusively while the block measures; wait for processes that hold them.
 
-    A process may enter this block several times; processes that it starts do not share the right.
+    A process may enter this block while it is inside; child processes do not inherit the locks.
 
     Args:
         names: names of locks, from `locks_of`.
-        say: called with a message about the process that this one waits for; None: the message is printed on stderr.
+        say: called with a message that names the process that holds a lock; None: the message is printed on stderr.
     """
     with contextlib.ExitStack() as stack:
         for name in sorted(names):
@@ -49,9 +49,9 @@ def measuring(names: Sequence[str], say: Callable[[str], None] | None = None) ->
 
 @contextlib.contextmanager
 def compiling(say: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Hold the shared right to use the processor for compiling; it has no effect inside `measuring`.
+    """Hold the processor's lock in shared mode while the block compiles; no effect inside `measuring`.
 
-    Leave this block before entering `measuring`, which waits until nothing compiles.
+    Leave this block before entering `measuring`, which waits until no process compiles.
 
     Args:
         say: as in `measuring`.
@@ -100,7 +100,7 @@ def _one(name: str, say: Callable[[str], None]) -> Iterator[None]:
 
 
 def _write_holder(descriptor: int, doing: str) -> bytes:
-    """Write the holder of the lock into its file, for the processes that wait; return what was written."""
+    """Write this process as the holder into the lock's file, for processes that wait; return the written text."""
     since = datetime.datetime.now(datetime.timezone.utc).strftime("%H:%M:%S UTC")
     holder = f"{public_command()}, since {since}, {doing}".encode(errors="replace")
     _write(descriptor, holder)
@@ -128,7 +128,11 @@ def _wait(descriptor: int, name: str, lock: int, say: Callable[[str], None]) -> 
 
 
 def _open(name: str) -> int:
-    """Open the lock file, and create it if it is missing, so that every user may open it."""
+    """Open the file of a lock, and create it if it is missing; every user may open it.
+
+    Raises:
+        MeasureError: the file cannot be opened in any folder for locks.
+    """
     given = os.environ.get(_FOLDER)
     folders = [Path(given)] if given else [_SHARED, cache_folder()]
     for folder in folders:

@@ -1,4 +1,4 @@
-"""Test suites of the contracts, for authors of new implementations: one for each kind with a registry, and more.
+"""Test suites for authors of new implementations: one for each kind with a registry, and for other interfaces.
 
 Derive a class from a suite, give its fixtures, and let pytest collect it::
 

@@ -88,7 +88,7 @@ class CompilerSuite:
     def test_a_loaded_model_and_its_kernels_in_order_compute_the_same_wherever_tensors_lie(
         self, compiler: Compiler, model: ImportedModel, target: Target, built: BuiltModel
     ) -> None:
-        """Compare outputs bit by bit: whole model, its kernels in order, and kernels bound to memory of ours."""
+        """Compare outputs bit by bit: whole model, its kernels in order, and kernels bound to other memory."""
         compiled, device = built.compiled, runtime_device(target)
         rng = np.random.default_rng(0)
         inputs = {spec.name: spec.random(rng) for spec in model.inputs}

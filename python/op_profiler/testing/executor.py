@@ -13,8 +13,9 @@ _RUNS = 20  # a race would not show every time
 
 
 class ExecutorSuite:
-    """Tests that a plan computes the outputs of its models in an order that the graph allows, and that the executor
-    reports where operators ran.
+    """Tests that an executor runs a plan correctly, and reports where operators ran.
+
+    The outputs must be those of the models, and operators must run in an order that the graph allows.
 
     Fixtures:
         executor: an `op_profiler.parallel.runtime.executor.Executor`, entered; the fixture exits it.

@@ -47,7 +47,7 @@ class FormatSuite:
 
     @pytest.fixture(autouse=True)
     def reads(self, format: Format) -> None:
-        """Skip the test if the format is only written."""
+        """Skip the test if the format cannot be imported."""
         if not format.reads:
             pytest.skip("files of it are only written")
 
@@ -103,7 +103,7 @@ class FormatSuite:
         assert dataset.counts()["measurements"] == 0
 
     def test_a_file_that_is_not_there_is_named(self, format: Format, dataset: Dataset, tmp_path: Path) -> None:
-        """Check that the error of a missing file has its name."""
+        """Check that the error for a missing file names the file."""
         with pytest.raises(OpProfilerError, match="missing"):
             format.read_into(dataset, tmp_path / "missing")
 

@@ -17,7 +17,7 @@ def operator(name: str) -> Operator:
 
 
 def graph_of(inputs: Sequence[tuple[int, ...]], models: Sequence[int] | None = None) -> KernelGraph:
-    """Return a graph of one node for each tuple of inputs; `models`: the model of each node."""
+    """Return a graph with one node for each tuple of input nodes; `models` contains the model's number of each node."""
     models = models or [0] * len(inputs)
     nodes = tuple(
         GraphNode(index, model, f"kernel_{index}", operator(f"kernel_{index}"), sources)
@@ -27,7 +27,7 @@ def graph_of(inputs: Sequence[tuple[int, ...]], models: Sequence[int] | None = N
 
 
 def chain(length: int) -> KernelGraph:
-    """Return a chain: each operator reads the one before."""
+    """Return a chain: each operator reads the output of the operator before it."""
     return graph_of([(i - 1,) if i else () for i in range(length)])
 
 
@@ -38,7 +38,7 @@ def chains(count: int, length: int) -> KernelGraph:
 
 
 def diamond() -> KernelGraph:
-    """Return two branches of one operator each, between a first and a last one."""
+    """Return two branches of one operator each, between a first and a last operator."""
     return graph_of([(), (0,), (0,), (1, 2)])
 
 

@@ -18,8 +18,8 @@ class MachineSuite:
 
     Fixtures:
         machine: an open `op_profiler.targets.machine.Machine`; the fixture closes it.
-        compiled: a model that was compiled for it (`op_profiler.compilers.compiled_model.CompiledModel`).
-        inputs: arrays by the names of its inputs.
+        compiled: a model compiled for the machine (`op_profiler.compilers.compiled_model.CompiledModel`).
+        inputs: arrays for the model's inputs, by name.
     """
 
     @pytest.fixture

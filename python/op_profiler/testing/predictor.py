@@ -87,14 +87,14 @@ class RegressorSuite:
         return found
 
     def test_it_learns(self, regressor: Regressor, columns: np.ndarray, values: np.ndarray) -> None:
-        """Fit 600 rows: on the other 200 the mean error is below 30 % of that of a constant."""
+        """Fit 600 rows: on the other 200, the mean error is below 30 % of the mean error of a constant."""
         regressor.fit(columns[:600], values[:600], np.ones(600))
         found = regressor.predict(columns[600:])
         assert found.shape == (200,) and found.dtype == np.float64 and np.isfinite(found).all()
         assert np.abs(found - values[600:]).mean() < 0.3 * np.abs(values[600:] - values[:600].mean()).mean()
 
     def test_weights_count(self, regressor: Regressor, columns: np.ndarray) -> None:
-        """Fit two values for each row: the estimate is near the one with the larger weight."""
+        """Fit two values for each row: the estimate is near the value with the larger weight."""
         twice = np.concatenate([columns, columns])
         values = np.concatenate([np.zeros(800), np.ones(800)])
         regressor.fit(twice, values, np.concatenate([np.full(800, 0.05), np.ones(800)]))

@@ -13,7 +13,7 @@ from op_profiler.resources.resource import Resource, ResourceError
 
 
 class ResourceSuite:
-    """Tests that a resource reports its state in plain values or the reason why it cannot, and changes nothing.
+    """Tests that a resource reports its state as JSON-serializable values, or why it cannot, and changes nothing.
 
     Fixtures:
         resource: an `op_profiler.resources.resource.Resource`, whether or not this machine has it.

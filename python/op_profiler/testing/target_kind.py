@@ -101,7 +101,7 @@ class TargetKindSuite:
 
 
 def _answer(ask: Callable[[], _Answer]) -> _Answer | None:
-    """Return an answer; None if the machine of the kind is not here, which raises an error."""
+    """Call a function and return its result; None if it raises MeasureError, because the machine is missing."""
     try:
         return ask()
     except MeasureError as error:

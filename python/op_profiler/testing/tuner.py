@@ -21,7 +21,7 @@ _BATCH, _BATCHES = 8, 5
 
 
 class TunerSuite:
-    """Tests that a tuner proposes valid points, each at most once, and that a seed decides them.
+    """Tests that a tuner proposes valid points, each at most once, and that equal seeds give equal proposals.
 
     Nothing is built: the cost of a point is computed from its number.
 
@@ -51,7 +51,7 @@ class TunerSuite:
         assert first == second
 
     def test_failures_are_results(self, factory: TunerFactory, task: Task) -> None:
-        """Check that proposals stay distinct where every trial fails."""
+        """Check that proposals stay distinct if every trial fails."""
         proposed = _proposals(_seeded(factory, task), fails=True)
         assert proposed and len(proposed) == len(set(proposed))
 

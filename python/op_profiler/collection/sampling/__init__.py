@@ -1,1 +1,1 @@
-"""Sampled operators, which belong to no given model: grids, random draws, and operators taken from models."""
+"""Samples operators outside of models: from grids, by random draws, or taken from models."""

@@ -1,8 +1,8 @@
 """Adaptive sampling: batches of the operators whose predictions are least certain.
 
 Pool-based active learning with the expected error as criterion (Settles, Active Learning Literature Survey, 2009,
-section 3): from a pool of random operators, those with the widest intervals are measured. The predictor is fitted again
-after every batch.
+section 3): from a pool of random operators, the operators with the widest predicted intervals are measured. The
+predictor is fitted again after every batch.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _POOL = 160
 _CHOSEN = 40
 _POOL_BATCH = 32
 _FEWEST = 200
-"""Least number of measurements for a predictor; with fewer, operators are drawn at random."""
+"""Smallest number of measurements that a predictor is fitted to; with fewer, operators are drawn at random."""
 
 
 def adaptive_batches(
@@ -49,7 +49,9 @@ def adaptive_batches(
     Args:
         request: request with the machine and its dataset, which grows while the batches are measured.
         names: kinds of operators, as for `spaces.draw`.
-        note: called once with the reason if operators are drawn at random although there are measurements.
+        seed: seed of the random draws.
+        note: called once with the reason if the measurements in the dataset cannot be used, so that operators are
+            drawn at random.
     """
     drawn = batches_of_points(spaces.draw(random.Random(seed), names), f"draw{seed}", seed)
     number, noted = 0, False
@@ -75,10 +77,10 @@ def adaptive_batches(
 
 
 def _examples(request: CollectRequest) -> Examples | None:
-    """Return the measurements of the requested machine; None if there are too few.
+    """Return the measurements of the requested machine; None if the dataset has fewer than `_FEWEST`.
 
     Raises:
-        DatasetError: the dataset cannot be used, or has several such machines.
+        DatasetError: the dataset cannot be used, or has several machines that match the request.
     """
     build = request.build
     there = [device for device in devices_in(db=request.db) if _matches_request(device, build)]
@@ -94,7 +96,7 @@ def _examples(request: CollectRequest) -> Examples | None:
 
 
 def _matches_request(device: DeviceName, build: BuildRequest) -> bool:
-    """Return whether a request measures on a device, as far as that is known before the device is opened."""
+    """Return whether a request may measure on a stored device; certain only for devices of this machine."""
     if (device.kind, device.compiler) != (build.kind.name, build.compiler):
         return False
     if build.kind.on_host:

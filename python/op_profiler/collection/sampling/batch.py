@@ -1,4 +1,4 @@
-"""`Batch`: operators that are measured together, made from points or from models."""
+"""`Batch`: operators that are measured together as one model, created from points (sampled shapes) or from models."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 P = TypeVar("P", bound=Point)
 
 BATCH_SIZES = (10, 20, 32, 48)
-"""Number of points in the batches that are cut from a pool, whose points are ordered by size: the traffic between two
-calls of an operator then differs between batches as it does between networks."""
+"""Numbers of points in the batches that a pool, ordered by size, is cut into. The memory traffic between two calls of
+an operator then differs between batches as it does between networks."""
 
 CACHED_SIZE = 8
 CACHED_STEPS = (1, 10)
-"""Numbers of runs of a cached batch within one run of its model, in turn: as in a small network that calls each
-operator once, and as in the steps of a recurrent network."""
+"""Numbers of steps (`Batch.steps`) of cached batches, in turn: 1 as in a small network that calls each operator once,
+and 10 as in the steps of a recurrent network."""
 _CACHED_ELEMENTS = 1 << 17
-"""Largest number of elements in a cached batch: half a megabyte of float32, which stays in the second-level cache from
-one run to the next. A full megabyte would not stay in a cache of one megabyte, because the batch also writes."""
+"""Largest number of elements in a cached batch: half a megabyte of float32, which stays in a second-level cache of one
+megabyte from one run to the next. A full megabyte would not stay there, because the batch also writes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,10 +42,10 @@ class Batch:
 
     Attributes:
         label: start of the batch's name, for users.
-        identity: plain JSON values; together with the target and the schedule records of the operators they determine
-            the content. If only lowering determines it, a function that returns these values.
-        operators: creates the content for a target; called if no file has it yet. Its second argument is called with
-            the reasons why operators are left out.
+        identity: JSON-serializable value that, together with the target and the schedule records of the operators,
+            determines the content. If only lowering determines it, a function that returns this value.
+        operators: creates the operators for a target; called if no file contains the batch yet. Its second argument is
+            called with the reasons why operators are left out.
         precision: precision of all operators.
         steps: how often all operators run, one after the other, in one run of the model.
     """
@@ -58,9 +58,12 @@ class Batch:
 
 
 def batches_of_points(points: Iterator[P], label: str, seed: int, *, cached: bool = False) -> Iterator[Batch]:
-    """Yield points in batches of different sizes, each of one precision; points of one precision keep their order.
+    """Yield batches of different sizes, each with points of one precision.
+
+    Points of one precision are collected into pools in their order; each pool is sorted by size and cut into batches.
 
     Args:
+        label: start of the batches' names.
         cached: make batches so small that their weights stay in the second-level cache, as the weights of a recurrent
             cell do between its calls; points that are too large for this are left out.
     """
@@ -80,7 +83,7 @@ def batches_of_points(points: Iterator[P], label: str, seed: int, *, cached: boo
 
 
 def _pools(points: Iterator[P]) -> Iterator[list[P]]:
-    """Yield pools of points of one precision, as soon as one is full; at the end the remaining points."""
+    """Yield pools of points of one precision, each as soon as it is full; at the end, yield the incomplete pools."""
     pools: dict[str, list[P]] = {}
     for point in points:
         pool = pools.setdefault(point.precision, [])
@@ -91,7 +94,7 @@ def _pools(points: Iterator[P]) -> Iterator[list[P]]:
 
 
 def _cut(pool: list[P]) -> Iterator[list[P]]:
-    """Yield the pool in pieces of `BATCH_SIZES`, ordered by size."""
+    """Cut a pool, ordered by size, into chunks of `BATCH_SIZES` points."""
     ordered = iter(sorted(pool, key=lambda point: point.work()[1]))
     for size in BATCH_SIZES:
         if chunk := list(itertools.islice(ordered, size)):
@@ -99,7 +102,7 @@ def _cut(pool: list[P]) -> Iterator[list[P]]:
 
 
 def _cut_cached(pool: list[P]) -> Iterator[list[P]]:
-    """Yield the pool in pieces of at most `CACHED_SIZE` points and `_CACHED_ELEMENTS` elements, ordered by size."""
+    """Cut a pool, ordered by size, into chunks of at most `CACHED_SIZE` points and `_CACHED_ELEMENTS` elements."""
     chunk: list[P] = []
     held = 0.0
     for point in sorted(pool, key=lambda point: point.work()[1]):
@@ -116,14 +119,14 @@ def _cut_cached(pool: list[P]) -> Iterator[list[P]]:
 def operators_of_chunk(
     chunk: Sequence[Point], seed: int, target: Target, refused: Callable[[str], None]
 ) -> Sequence[Occurrence]:
-    """Return the operators of one batch, as `Batch` needs them; see `operators_of_points`."""
+    """Return the operators of a chunk of points; the first two arguments are bound to form `Batch.operators`."""
     from op_profiler.collection.sampling.batches import operators_of_points
 
     return operators_of_points(chunk, target, seed, refused)
 
 
 def batches_of_models(requests: Sequence[ModelRequest]) -> Iterator[Batch]:
-    """Yield the distinct operators of each model, one batch per model."""
+    """Yield one batch per model, with the distinct operators of the model."""
     for request in requests:
         frontend = FRONTENDS.get(request.source)
         frontend.check(request)
@@ -151,7 +154,7 @@ def _lowered(request: ModelRequest) -> ImportedModel:
 
 
 def shuffled(points: Sequence[P], seed: int) -> Iterator[P]:
-    """Yield all points in a random but reproducible order, so that a run that is cut short covers every axis."""
+    """Return all points in a random but reproducible order, so that a run that ends early still covers every axis."""
     order = list(points)
     random.Random(seed).shuffle(order)
     return iter(order)

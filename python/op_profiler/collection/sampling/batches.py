@@ -1,4 +1,4 @@
-"""Fused functions for batches, from points of the kinds and from models."""
+"""Lowers points (sampled shapes) to fused operators for batches, and names batches."""
 
 from __future__ import annotations
 
@@ -24,22 +24,23 @@ _ONLY_LAYOUT = frozenset({"layout_transform", "expand_dims", "squeeze", "reshape
 _LAYOUT_SHARE = 0.1
 _RANK_OF_WEIGHTS, _RANK_OF_BLOCKS = 2, 5
 _REFUSALS = (RuntimeError, ValueError, TypeError, AttributeError, LookupError, AssertionError)
-"""Errors of TVM without a schedule, or if it cannot infer a type; TVM's own errors are `RuntimeError`s."""
+"""Errors that TVM raises if it has no schedule or cannot infer a type; `TVMError` is a `RuntimeError`."""
 
 
 def operators_of_points(
     points: Sequence[Point], target: Target, seed: int, refused: Callable[[str], None] = lambda reason: None
 ) -> list[Occurrence]:
-    """Lower points to operators, each once.
+    """Lower points to operators, and return each distinct operator once.
 
-    Layout transformations are in front of every convolution and would be half of all operators. Only a few of these are
-    included. All layout transformations that do not belong to a convolution are included: those of tensors with two
-    axes, such as the weight of a dense layer that is packed at run time, and those from one block of channels to
-    another.
+    Every convolution is preceded by layout transformations, which would be half of all operators, so only a random
+    tenth of these is included. Layout transformations that do not belong to a convolution are all included: those of
+    tensors with two axes, such as the weight of a dense layer that is packed at run time, and those from one block size
+    of channels to another.
 
     Args:
         points: points of one precision.
-        refused: called with the reason for each point that the compiler rejects; the others are still lowered.
+        seed: seed for the choice of layout transformations.
+        refused: called with the reason for each point that the compiler rejects; the other points are still lowered.
     """
     try:
         lowered = _lowered(points, target)
@@ -81,7 +82,7 @@ def _only_lays_out(occurrence: Occurrence) -> bool:
 
 
 def distinct(occurrences: Iterable[Occurrence]) -> list[Occurrence]:
-    """Return the first occurrence of each operator that a batch supports: its inputs are tensors of known shape."""
+    """Return the first occurrence of each distinct operator whose inputs are tensors of static shape."""
     found: dict[str, Occurrence] = {}
     for occurrence in occurrences:
         if _is_static(occurrence):
@@ -90,15 +91,15 @@ def distinct(occurrences: Iterable[Occurrence]) -> list[Occurrence]:
 
 
 def sampled(occurrence: Occurrence) -> SampledOperator:
-    """Return an operator as a batch stores it."""
+    """Return an operator in the form in which the file of a batch stores it."""
     return SampledOperator(str(load_tvm().ir.save_json(occurrence.function)), occurrence.constant)
 
 
 def batch_name(label: str, identity: object) -> str:
-    """Return a name from the label and from everything that determines the batch's content.
+    """Return the name of a batch: its label and a hash of everything that determines its content.
 
     Args:
-        identity: plain JSON values.
+        identity: JSON-serializable value that determines the content.
     """
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
     return name_of_batch(re.sub(r"[^A-Za-z0-9_.]+", "-", label), digest)

@@ -1,4 +1,4 @@
-"""`calibrate`: measures the most informative operators on a machine until predictions for it can be made."""
+"""`calibrate`: measures the most informative operators on a machine, so that predictions for it can be made."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ class CalibrationResult:
 
     Attributes:
         operators: number of operators whose measurements can be used.
-        device_key: key of the device in the dataset.
-        processor, target: processor and target of that device.
+        device_key: key of the machine's device in the dataset.
+        processor, target: processor and target of the device.
         seconds: duration of the calibration.
-        note: file on that machine from which every later command reads where the measurements are.
+        note: path of the file on this machine that tells later commands where the measurements are.
         errors: errors of batches that could not be measured, and of operators that could not be lowered.
         failed: number of measurements that failed.
-        timings: number of times, new or reused; `disturbed`: number of those that predictors leave out, by reason.
+        timings: number of times, new or reused.
+        disturbed: number of times that predictors leave out, by reason.
     """
 
     operators: int
@@ -51,21 +52,23 @@ class CalibrationResult:
     __repr__ = brief
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values; a device is given by its key."""
+        """Return a JSON-serializable dictionary of the attributes, without `processor` and `target`."""
         return {name: one for name, one in dataclasses.asdict(self).items() if name not in ("processor", "target")}
 
 
 def calibrate(
     request: CollectRequest, collection: Collection, progress: Progress, *, budget_seconds: float, seed: int
 ) -> CalibrationResult:
-    """Measure this machine, and store a note on it about where the measurements are.
+    """Measure sampled operators on the requested machine, and store on this machine where the measurements are.
 
     Args:
         request: request without a model; its dataset is that of the collection.
+        budget_seconds: time to measure, see `measure_batches`.
+        seed: seed of the random operators.
 
     Raises:
-        DatasetError: too little could be measured.
-        OpProfilerError: the request cannot be carried out, or the note cannot be written.
+        DatasetError: fewer than `FEWEST` operators can be used.
+        OpProfilerError: the request cannot be carried out, or the file with the note cannot be written.
     """
     build = request.build
     batches = Draw(label="calibrate", seed=seed, informative=True).batches()
@@ -96,11 +99,11 @@ def calibrate(
 
 
 def _devices(collection: Collection, models: Sequence[str]) -> set[str]:
-    """Return the keys of the devices that batches were measured on: one, or several boards of a tracker."""
+    """Return the keys of the devices that batches were measured on: one device, or several boards of a tracker."""
     found = (collection.dataset.find_model(key) for key in models)
     return {model.device_key for model in found if model is not None and model.device_key is not None}
 
 
 def _measured(db: str, devices: Set[str]) -> Examples:
-    """Return all measurements of the machine in the dataset; of several boards, those of the one with the most."""
+    """Return all measurements of a device in the dataset; of several boards, those of the board with the most."""
     return max((load_examples(db=db, device=key) for key in sorted(devices) or [""]), key=len)

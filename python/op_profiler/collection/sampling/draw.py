@@ -1,4 +1,4 @@
-"""`Draw`: a sampling run as plain values, from which every machine creates the same batches."""
+"""`Draw`: serializable description of a sampling run, from which every machine creates the same batches."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from op_profiler.operators.kinds.convolutions import Conv2d
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Draw:
-    """A grid's points, models' operators, random operators, or the most informative ones.
+    """Which operators a sampling run measures: a grid, operators of models, random or the most informative operators.
 
     Attributes:
         label: start of the batches' names.
         seed: seed of all random draws.
-        kinds: kinds of random operators; empty for the default ones.
-        grid: grid to measure instead of random operators, with `rules`.
-        models: models to measure instead of random operators.
+        kinds: kinds of random operators; empty for the default kinds.
+        grid: grid to measure instead of random operators.
+        rules: names of `grid.RULES` that exclude points of the grid.
+        models: models whose operators are measured instead of random operators.
         informative: start with the operators that are most informative about networks (`telling.py`).
         cached: draw random operators in batches whose weights stay in the cache, see `batch.batches_of_points`.
     """
@@ -37,10 +38,10 @@ class Draw:
     cached: bool = False
 
     def batches(self) -> Iterator[Batch]:
-        """Return the batches in a fixed order; without end for random operators.
+        """Return the batches in a reproducible order; endless for random and for informative operators.
 
         Raises:
-            UnknownNameError: there is no such kind or rule.
+            UnknownNameError: a kind or a rule does not exist.
         """
         if self.informative:
             from op_profiler.collection.sampling.telling import informative_batches
@@ -54,13 +55,16 @@ class Draw:
         return batch.batches_of_points(points_without_end, self.label, self.seed, cached=self.cached)
 
     def points_of(self, number: int) -> int:
-        """Return the approximate number of operators in batch `number`, from 0; 0 for models, which only lowering can
-        count."""
+        """Return the approximate number of operators in a batch; 0 for models, whose operators only lowering can count.
+
+        Args:
+            number: number of the batch, from 0.
+        """
         if self.models:
             return 0
         return batch.CACHED_SIZE if self.cached else batch.BATCH_SIZES[number % len(batch.BATCH_SIZES)]
 
     def points(self) -> list[Conv2d]:
-        """The convolutions of the grid; empty without a grid."""
+        """Return the convolutions of the grid that all rules allow; empty without a grid."""
         found = self.grid.valid_points(self.rules) if self.grid is not None else []
         return [point.convolution() for point in found]

@@ -1,8 +1,9 @@
-"""Sampling configurations of TinyNAS: a grid of convolutions, and rules that exclude points of it.
+"""Sampling configurations of TinyNAS: a grid of convolutions, and rules that exclude points of the grid.
 
-Each line is ``key value ...``; ``#`` starts a comment. Keys: batch, elmt_fused, filter_size, min_feature_size,
-max_feature_size, number_feature_size, output_channel, stride, type (0 regular, 1 depthwise), channel_ratio (input over
-output channels; 3 input channels are always tried as well), and ``skip_rule`` with names of `RULES`.
+Each line of a file is ``key value ...``; ``#`` starts a comment. Keys: batch, elmt_fused, filter_size,
+min_feature_size, max_feature_size, number_feature_size, output_channel, stride, type (0 regular, 1 depthwise),
+channel_ratio (input over output channels; 3 input channels are always tried as well), and ``skip_rule`` with names of
+`RULES`.
 Source: alibaba/lightweight-neural-architecture-search, tinynas/latency/op_profiler.
 """
 
@@ -25,7 +26,7 @@ _MOST_MULTIPLY_ADDS = 2.297e11
 
 @dataclasses.dataclass(frozen=True)
 class GridPoint:
-    """One point of the grid, valid or not; names as in TinyNAS."""
+    """One point of a grid, whether the rules allow it or not; names as in TinyNAS."""
 
     depthwise: bool
     batch: int
@@ -42,7 +43,7 @@ class GridPoint:
         return self.in_channels == _STEM_CHANNELS
 
     def convolution(self) -> Conv2d:
-        """Return the operator of this point; a fused one adds a residual."""
+        """Return the convolution of this point; it adds a residual if `fused` is true, otherwise only a bias."""
         return Conv2d(
             batch=self.batch,
             in_channels=self.in_channels,
@@ -92,10 +93,10 @@ RULES: dict[str, tuple[str, Callable[[GridPoint], bool]]] = {
         lambda p: _multiply_adds(p) <= _MOST_MULTIPLY_ADDS,
     ),
 }
-"""Name of each rule, its requirement, and the test that a point has to pass."""
+"""Requirement in words and test of each rule, by name; a point that does not pass the test is excluded."""
 
 ORIGINAL_RULES = frozenset(RULES)
-"""All rules that TinyNAS applies."""
+"""Names of all rules; TinyNAS applies all of them."""
 DEFAULT_RULES = ORIGINAL_RULES - {"no_stem"}
 
 _INTEGERS = (
@@ -114,10 +115,10 @@ _SINGLE = ("min_feature_size", "max_feature_size", "number_feature_size")
 
 @dataclasses.dataclass(frozen=True)
 class Grid:
-    """A sampling configuration.
+    """A sampling configuration of TinyNAS.
 
     Attributes:
-        values: numbers by key of the file.
+        values: numbers by key of the configuration file.
         skipped_rules: names of `RULES` that the file disables.
     """
 
@@ -125,7 +126,7 @@ class Grid:
     skipped_rules: frozenset[str] = frozenset()
 
     def sizes(self) -> list[int]:
-        """Return log2-uniform feature sizes from the least to the largest; inner ones are rounded up to even."""
+        """Return feature sizes in equal steps of log2, from smallest to largest; inner sizes are rounded up to even."""
         low, high, count = (int(self.values[key][0]) for key in _SINGLE)
         if count < 2:
             return [low]
@@ -134,7 +135,7 @@ class Grid:
         return [low, *(size + size % 2 for size in inner), high]
 
     def points(self) -> Iterator[GridPoint]:
-        """Yield every point of the grid, valid or not."""
+        """Yield every point of the grid, whether the rules allow it or not."""
         axes = [self.values[key] for key in ("type", "batch", "elmt_fused", "filter_size", "stride", "output_channel")]
         for kind, batch, fused, kernel, stride, out in itertools.product(*axes):
             inputs = [_STEM_CHANNELS, *(int(ratio * out) for ratio in self.values["channel_ratio"])]
@@ -145,10 +146,10 @@ class Grid:
         """Return the points that all rules allow, each once.
 
         Args:
-            rules: names of `RULES` to apply, without those that the file disables.
+            rules: names of `RULES` to apply; rules that the file disables are not applied.
 
         Raises:
-            UnknownNameError: there is no such rule.
+            UnknownNameError: a rule is not in `RULES`.
         """
         for name in rules:
             if name not in RULES:
@@ -161,7 +162,7 @@ def read_grid(path: Path) -> Grid:
     """Return the grid in a configuration file.
 
     Raises:
-        UsageError: the file cannot be read, or a key is unknown, missing or has a value that is not a number.
+        UsageError: the file cannot be read, or a key is unknown, missing or has an invalid value.
     """
     try:
         lines = path.read_text().splitlines()

@@ -1,4 +1,4 @@
-"""Random mixtures of kinds: points that probe the limits of a machine, and points as in networks."""
+"""Mixtures of several kinds of operators, drawn at random: as in networks, or at the limits of a machine."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ USUAL = {
     "concatenate": 0.02,
     "mean": 0.01,
 }
-"""Share of each kind if none is requested: the proportions in networks."""
+"""The default kinds, and the share of each if no kind is requested: the proportions in networks."""
 _IN_FLOAT16 = ("conv2d", "depthwise", "dense", "batch_matmul", "pool2d", "elementwise", "transpose", "concatenate")
 _LEFT_IN_FLOAT32 = {"bias_gelu", "gelu", "exp", "global_avg"}
 
 
 def _powers_of_two(rng: random.Random) -> Point:
-    """Draw sizes of a power of two, whose strides map to few cache sets, and sizes of one more or less."""
+    """Draw an operator with sizes at or next to powers of two; strides of a power of two map to few cache sets."""
 
     def near(low: int, high: int) -> int:
         return sizes.near_power_of_two(rng, low, high)
@@ -51,7 +51,7 @@ def _powers_of_two(rng: random.Random) -> Point:
 
 
 def _large_weights(rng: random.Random) -> Point:
-    """Draw operators whose weights exceed the second- or third-level cache, with little work per value."""
+    """Draw an operator whose weights exceed the second- or third-level cache, with little work per weight."""
     if rng.random() < 0.6:
         features = sizes.log_uniform(rng, 1024, 8192, 64), sizes.log_uniform(rng, 1024, 8192, 8)
         return Dense(sizes.log_uniform(rng, 1, 16), *features, rng.choice(("none", "bias", "bias_relu")))
@@ -61,7 +61,7 @@ def _large_weights(rng: random.Random) -> Point:
 
 
 def _odd_rows(rng: random.Random) -> Point:
-    """Draw products over sequences of any length, which no tile divides, so that the loop has a guarded remainder."""
+    """Draw a product over a sequence whose length no tile divides, so that the loop has a guarded remainder."""
     rows = sizes.odd_rows(rng)
     if rng.random() < 0.6:
         epilogue = rng.choice(("none", "bias", "bias_relu", "bias_gelu"))
@@ -72,7 +72,7 @@ def _odd_rows(rng: random.Random) -> Point:
 
 
 def _attention(rng: random.Random) -> Point:
-    """Draw scores, their softmax, weighted values and transposed heads, for sequences of any length."""
+    """Draw an operator of attention (scores, softmax, weighted values, transposed heads) for any sequence length."""
     heads, width = rng.choice((1, 2, 3, 4, 6, 8, 12, 16, 32)), rng.choice((16, 32, 40, 64, 80, 96, 128))
     queries = sizes.log_uniform(rng, 2, 2048)
     keys = queries if rng.random() < 0.7 else sizes.log_uniform(rng, 2, 2048)
@@ -87,7 +87,7 @@ def _attention(rng: random.Random) -> Point:
 
 
 def _decoder_step(rng: random.Random) -> Point:
-    """Draw the operators for one new token: products of one row with all earlier tokens, or with a layer's weights."""
+    """Draw an operator that computes one new token: a product of one row with earlier tokens or with weights, etc."""
     heads, past = rng.choice((1, 2, 4, 8, 12, 16, 32)), sizes.log_uniform(rng, 1, 4096)
     width = rng.choice((32, 64, 80, 96, 128))
     return rng.choice(
@@ -102,7 +102,7 @@ def _decoder_step(rng: random.Random) -> Point:
 
 
 def _strided_weights(rng: random.Random) -> Point:
-    """Draw weights that are rearranged at run time, with rows about a power of two apart."""
+    """Draw an operator that rearranges weights at run time, with a stride near a power of two."""
     columns = sizes.near_power_of_two(rng, 128, 4096)
     if rng.random() < 0.4:
         inputs, size = sizes.near_power_of_two(rng, 64, 1024), rng.choice((2, 4, 4, 7, 8, 8, 14, 16))
@@ -115,7 +115,7 @@ def _strided_weights(rng: random.Random) -> Point:
 
 
 def _float16(rng: random.Random) -> Point:
-    """Draw the default kinds that Relay's mixed precision converts."""
+    """Draw a float16 operator of a default kind that Relay's mixed-precision pass converts."""
     shares = [USUAL[name] for name in _IN_FLOAT16]
     while True:
         point = draws()[rng.choices(_IN_FLOAT16, shares)[0]](rng)
@@ -124,7 +124,7 @@ def _float16(rng: random.Random) -> Point:
 
 
 def _int8(rng: random.Random) -> Point:
-    """Draw the default kinds that Relay's quantizer converts."""
+    """Draw an int8 operator of a default kind that Relay's quantizer converts."""
     form = rng.choices(("conv2d", "depthwise", "dense", "elementwise"), (0.5, 0.2, 0.2, 0.1))[0]
     if form == "dense":
         return Int8Dense(

@@ -1,4 +1,4 @@
-"""`SampleRequest` and `CalibrateRequest`: the options of ``sample`` and ``calibrate``, without heavy imports."""
+"""`SampleRequest` and `CalibrateRequest`: the options of ``sample`` and ``calibrate``; this module imports quickly."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ SampledRequest = Annotated[
     CollectRequest,
     Only("target", "compiler", "threads", "remeasure", "host", "port", "device_key", "db", schedules="none"),
 ]
-"""Options of a collection that apply to batches of sampled operators."""
+"""The options of `CollectRequest` that ``op-profiler sample`` offers."""
 CalibratedRequest = Annotated[
     CollectRequest, Only("target", "threads", "remeasure", "host", "port", "device_key", "db")
 ]
-"""Options of a collection that apply to calibrations."""
+"""The options of `CollectRequest` that ``op-profiler calibrate`` offers."""
 
 
 def sampling(request: CollectRequest, rounds: int) -> CollectRequest:
-    """Return a request for batches of sampled operators, each timed in this number of rounds."""
+    """Return a copy of a request for batches of sampled operators, each timed in at most this number of rounds."""
     measuring = dataclasses.replace(request.measuring, rounds=rounds, energy="none")
     return dataclasses.replace(request.of(model=ModelRequest(source="sample")), measuring=measuring)
 
 
 def check_amount(count: int | None, rounds: int) -> None:
-    """Reject a request that measures nothing, or too little for an interval.
+    """Reject a request that measures no operator, or too few rounds for an interval.
 
     Raises:
-        UsageError: a number is too small; the message has the allowed values.
+        UsageError: a number is too small; the message contains the allowed values.
     """
     if rounds < 3:
         raise UsageError(f"--rounds {rounds} is out of range; give 3 or more")
@@ -119,10 +119,10 @@ class SampleRequest:
     seed: Annotated[int, Option("Seed of the random draws.", _HOW_MUCH)] = 0
 
     def check(self) -> None:
-        """Reject options that exclude each other.
+        """Check the options.
 
         Raises:
-            UsageError: options exclude each other; the message names them.
+            UsageError: options exclude each other, a required option is missing, or a number is out of range.
         """
         chosen = [self.config is not None, self.models is not None, self.adaptive]
         if sum(chosen) > 1 or (self.kinds is not None and any(chosen[:2])):
@@ -136,10 +136,10 @@ class SampleRequest:
         check_amount(self.count, self.rounds)
 
     def drawn(self, request: CollectRequest, note: Callable[[str], None]) -> Iterator[Batch]:
-        """Return the batches to measure: drawn, or those with the least certain predictions (`--adaptive`).
+        """Return the batches to measure: those of `draw`, or with ``--adaptive`` the least certain operators.
 
         Args:
-            note: called before each slow step.
+            note: called with the reason if ``--adaptive`` cannot use the measurements in the dataset.
         """
         if not self.adaptive:
             return self.draw().batches()
@@ -148,11 +148,12 @@ class SampleRequest:
         return adaptive_batches(request, self.kinds or (), self.seed, note)
 
     def draw(self) -> Draw:
-        """Return the operators to measure.
+        """Return the description of the operators to measure.
 
         Raises:
-            UsageError: there is no such rule or kind, or no model takes the requested lengths or resolutions.
-            OpProfilerError: the grid cannot be read.
+            UsageError: a rule does not exist, the grid cannot be read, or no model takes the requested lengths or
+                resolutions.
+            OpProfilerError: a model does not exist.
         """
         if self.config is not None:
             rules = self._rules()
@@ -171,8 +172,7 @@ class SampleRequest:
         return tuple(name for name in grid.RULES if name not in self.skip_rule)
 
     def _variants(self, names: tuple[str, ...]) -> list[ModelRequest]:
-        """Return every model at every batch size, and at every requested length; models without a length at image
-        sizes."""
+        """Return a request for every combination of a model, a batch size, and a sequence length or image size."""
         found = []
         for text in names:
             source, colon, name = text.partition(":")
@@ -227,7 +227,7 @@ class CalibrateRequest:
     ] = 0
 
     def of(self, request: CollectRequest) -> CollectRequest:
-        """Return the request of the operators that a calibration measures.
+        """Return a copy of a request for the operators that a calibration measures.
 
         Raises:
             UsageError: a number is out of range.

@@ -1,4 +1,4 @@
-"""`measure_batches`: measures batches of operators until the amount or the time is reached."""
+"""`measure_batches`: measures batches of operators until the requested number or the time limit is reached."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from op_profiler.collection.supervisor import Collection
 
 MOST_EMPTY = 10
-"""Number of consecutive batches without an operator after which a run ends, because later ones would have none too."""
+"""A run ends after this number of consecutive batches without a measured operator; more would probably fail too."""
 _lowering = threading.Lock()  # one at a time in a process: the compiler is watched meanwhile
 
 
@@ -47,9 +47,11 @@ class SampleReport:
     """Results of a sampling run.
 
     Attributes:
-        operators: number of sampled operators of this and earlier runs of the same command; batches without a time do
-            not count.
-        measured, reused, failed: numbers of measurements, including operators around the sampled ones.
+        batches: number of batches.
+        operators: number of sampled operators in batches with a time, including batches that an earlier run of the
+            same command measured.
+        measured, reused, failed: numbers of measurements that are new, were read from the dataset, or failed; these
+            include the operators around the sampled ones.
         timings: number of times, new or reused.
         disturbed: number of times that predictors leave out, by reason.
         errors: errors of batches that could not be measured, and of operators that could not be lowered.
@@ -83,7 +85,7 @@ class SampleReport:
         self.error_code = self.error_code or other.error_code
 
     def fail(self, batch: str, error: str, code: int) -> None:
-        """Store why a batch has no times, or not all of them, and the exit code for it."""
+        """Store why times of a batch are missing, and the exit code if the environment caused it."""
         self.errors.append(f"{batch}: {error}")
         if code == EXIT_ENVIRONMENT:
             self.error_code = code
@@ -91,7 +93,7 @@ class SampleReport:
 
 @dataclasses.dataclass
 class EmptyBatches:
-    """Ends a run that would never end, because it draws operators until there are enough, but none can be measured.
+    """Detects a run without end: it draws operators until `count` are measured, but none can be measured.
 
     Attributes:
         count, budget_seconds: as for `measure_batches`; a run with a budget ends in any case.
@@ -103,10 +105,11 @@ class EmptyBatches:
     _empty: int = 0
 
     def check(self, report: SampleReport) -> None:
-        """Check the results after each batch.
+        """Check the results of the run; call this method after each batch.
 
         Raises:
-            OpProfilerError: the last `MOST_EMPTY` batches had no operator; the message has the error of the last one.
+            OpProfilerError: no operator of the last `MOST_EMPTY` batches was measured; the message contains the error
+                of the last batch.
         """
         self._empty = 0 if report.operators > self._operators else self._empty + 1
         self._operators = report.operators
@@ -132,11 +135,12 @@ def measure_batches(
 
     Args:
         request: request without a model.
-        count: stop after this many operators were measured; None for no limit.
-        budget_seconds: begin no batch except the first after this time; None for no limit.
+        count: end after the batch with which this number of operators is reached; None for no limit.
+        budget_seconds: after this time no further batch begins; the first batch is always measured. None for no limit.
 
     Raises:
-        OpProfilerError: the request cannot be carried out, the dataset cannot be opened, or as for `EmptyBatches`.
+        OpProfilerError: the request cannot be carried out, the dataset cannot be opened, or too many batches in a row
+            had no measured operator (`EmptyBatches`).
     """
     request.check()
     _ = collection.dataset  # one that cannot be opened is refused now, and not batch after batch
@@ -164,9 +168,10 @@ def measure_batches(
 def _share_done(
     report: SampleReport, started: float, count: int | None, budget_seconds: float | None
 ) -> Callable[[float], float]:
-    """Return the share of a run that is done, by that of its present batch; 0 if its length is unknown.
+    """Return a function from the finished share of the current batch to the finished share of the run.
 
-    A batch is taken to have as many operators as those before it have on average.
+    A batch is assumed to have the average number of operators of the batches before it. Without `count` and
+    `budget_seconds`, the length of the run is unknown, and the function returns 0.
     """
     operators, usual = report.operators, report.operators / report.batches if report.batches else BATCH_SIZES[0]
 
@@ -181,7 +186,7 @@ def _share_done(
 def _measure(
     batch: Batch, request: CollectRequest, collection: Collection, progress: Progress, report: SampleReport
 ) -> None:
-    """Measure a batch; if it cannot be built, measure it again without the operators that cannot be built alone."""
+    """Measure a batch; if it does not run as a whole, measure it again without the operators that failed."""
     report.batches += 1
     found = _collected(batch, frozenset(), request, collection, progress, report)
     broken = _broken(found) if found is not None else frozenset()
@@ -197,7 +202,11 @@ def _collected(
     progress: Progress,
     report: SampleReport,
 ) -> ModelReport | None:
-    """Return the results of a batch without some of its operators; None if the batch could not be created."""
+    """Collect a batch without the operators in `without`, and add its results to the report.
+
+    Returns:
+        The results of the batch; None if the batch could not be created.
+    """
     try:
         name = written(batch, request.build, progress, without=without)
     except OpProfilerError as error:
@@ -225,14 +234,14 @@ def _collected(
 
 
 def _has_times(found: ModelReport) -> bool:
-    """Return whether a sampled operator was measured; the operators around it often are even if it was not."""
+    """Return whether any sampled operator was measured; operators around the sampled ones do not count."""
     around = {operator.key for operator, _ in found.operators if list(operator.op_names) in AROUND_SAMPLED}
     times = [item for thread in found.threads.values() for item in thread.measurements.items()]
     return any(time.error is None and key not in around for key, time in times)
 
 
 def _broken(found: ModelReport) -> frozenset[str]:
-    """Return the workload keys of operators that failed in a model that did not run as a whole."""
+    """Return the workload keys of the operators that failed, if the model did not run as a whole."""
     whole = [
         thread for thread in found.threads.values() if thread.timing and thread.timing.whole_model.error is not None
     ]
@@ -240,10 +249,10 @@ def _broken(found: ModelReport) -> frozenset[str]:
 
 
 def of_batch(batch: Batch, name: str, request: CollectRequest) -> CollectRequest:
-    """Return the request for the model that a batch is measured as.
+    """Return the request that collects a batch as a model.
 
     Args:
-        name: name of the file with the batch.
+        name: name of the file that contains the batch.
         request: request without a model.
     """
     return request.of(model=ModelRequest(source="sample", name=name), precision=batch.precision)
@@ -258,12 +267,15 @@ def written(
     processor: str = "",
     without: frozenset[str] = frozenset(),
 ) -> str:
-    """Write a batch to a file if it is not there yet, and return its name.
+    """Write a batch to a file, unless the file exists already, and return the name of the batch.
 
     Args:
-        target: complete target on the machine that will measure the batch; empty for this machine.
-        processor: processor of that machine; empty for this machine.
+        target: complete target of the machine that will measure the batch; empty for this machine.
+        processor: processor of the machine that will measure the batch; empty for this machine.
         without: workload keys of operators to leave out.
+
+    Raises:
+        ModelError: no operator of the batch can be measured.
     """
     machine = request.target if not request.on_host else [request.target, processor or processor_name()]
     use_build_for(request.target, compiler=request.compiler)
@@ -273,7 +285,7 @@ def written(
     records = request.usable_records()
 
     def named(asked: Iterable[str]) -> str:
-        """Return the name of the batch; only records that its operators look up affect it, as in model keys."""
+        """Return the name of the batch; of the schedule records, only those that its operators look up affect it."""
         used = records.digest(asked)
         return f"{base}-{used}" if used else base
 
@@ -304,10 +316,10 @@ class _Within:
     share: Callable[[float], float]
 
     def start(self, models: int) -> None:
-        """Do nothing: the bar of the run is shown already."""
+        """Do nothing, because the progress of the run is shown already."""
 
     def stop(self) -> None:
-        """Do nothing: the bar is shown until the run is over."""
+        """Do nothing, because the progress of the run is shown until the run ends."""
 
     def step(self, description: str, done_models: float) -> None:
         _, waits, holder = description.partition(WAITING)

@@ -1,4 +1,4 @@
-"""Random points of the requested kinds, and the share of each kind."""
+"""Draws random points (sampled shapes of operators) of the requested kinds, in defined shares."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from op_profiler.operators.kinds import draws
 from op_profiler.operators.kinds.point import Point
 
 ALL = "all"
-"""Name that stands for every kind with a share; half of the operators are of the default kinds."""
+"""Name that stands for all kinds that have a share; half of the drawn operators are of the default kinds."""
 _LARGEST_OPERATIONS = 3e9
 _LARGEST_OF_ALL = 1e9
 _SLOWER = {
@@ -30,8 +30,8 @@ _SLOWER = {
     "few_outputs": 4e8,
     "functions": 3e6,
 }
-"""Largest number of operations: of kinds that reach a tenth of the usual rate, and of any kind if all are drawn. In the
-time of one operator of half a second, fifty others can be measured."""
+"""Largest number of operations for kinds that reach only a tenth of the usual rate. One operator that takes half a
+second would take the time of fifty other operators."""
 _LARGEST_ELEMENTS = 2.5e7
 _SMALLEST_ELEMENTS = 64.0
 _WHERE_NAMED = {
@@ -67,32 +67,33 @@ _WHERE_NAMED = {
     "reduced_attention": 0.005,
     "gated_dense": 0.005,
 }
-"""Share of each kind among all kinds, half of which are the default ones. A kind without a share is drawn only if it is
-named: the draws of a seed do not change until the points of calibrations are chosen again."""
+"""Shares of the other kinds if all kinds are drawn; the default kinds have the other half. A kind without a share is
+drawn only if it is named, so that the draws of a seed do not change until the points of calibrations are chosen again.
+"""
 _DRAWS = draws() | MIXTURES
 _SHARES = {name: share / 2 for name, share in USUAL.items()} | _WHERE_NAMED
 _SHARES |= {name: 0.0 for name in _DRAWS if name not in _SHARES}
 _SHARE_WHERE_NAMED = 0.05
-"""Share of each named kind that is not a default one, next to named default kinds."""
+"""Share of each named kind that is not a default kind, relative to the shares of the named default kinds."""
 
 
 def space_names() -> list[str]:
-    """Return the names to which `draw` can be restricted."""
+    """Return the names of kinds that can be given to `draw`, including `ALL`."""
     return [*_SHARES, ALL]
 
 
 def described_names() -> dict[str, str]:
-    """Return the description of each of `space_names`; empty for a kind without one."""
+    """Return the descriptions of `space_names` by name; an empty description if a kind has none."""
     others = ", ".join(name for name, share in _SHARES.items() if not share)
     of_all = f"all of these but {others}; half of the operators are of the usual kinds"
     return {name: DESCRIPTIONS.get(name, "") for name in _SHARES} | {ALL: of_all}
 
 
 def checked_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the kinds that names stand for; the default ones without names.
+    """Return the kinds that the given names stand for; without names, the default kinds.
 
     Raises:
-        UnknownNameError: there is no such kind.
+        UnknownNameError: a name is not one of `space_names`.
     """
     for name in names:
         if name not in space_names():
@@ -101,14 +102,14 @@ def checked_names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def draw(rng: random.Random, names: Sequence[str] = ()) -> Iterator[Point]:
-    """Yield points without end, each within the limits of this module on work and memory.
+    """Yield random points without end; the limits of this module exclude points with too much work or memory.
 
     Args:
         names: names of `space_names`; empty for the default kinds, which are drawn in the proportions of networks. The
             draws of a seed never change: new kinds must be named.
 
     Raises:
-        UnknownNameError: there is no such kind.
+        UnknownNameError: a name is not one of `space_names`.
     """
     chosen = checked_names(names)
     weights = list(_SHARES.values()) if ALL in names else [USUAL.get(name, _SHARE_WHERE_NAMED) for name in chosen]

@@ -1,10 +1,10 @@
 """The most informative operators for a machine without measurements, in the order in which to measure them.
 
-The first operators were chosen among random ones by ``collector/choose_telling.py``, in the order of their information
-about the operators of the included networks: whenever the time is up, the measured operators are about as informative
-as any equally large selection. `telling_points.json` contains their numbers in the order of the draw. Small operators
-that stay in the cache are measured next to them and show the call overhead. Random operators follow after the last
-chosen one. Operators that take long are left out: each would take the time of fifty others.
+``collector/choose_telling.py`` chose the first operators among random ones, ordered by their information about the
+operators of the included networks: whenever the time limit is reached, the measured operators are about as informative
+as any other selection of this size. `telling_points.json` contains their positions in the random draw. Batches of small
+operators that stay in the cache alternate with these operators and show the call overhead. Random operators follow
+after the last chosen operator. Operators that take long are left out: each would take the time of fifty others.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ _POINTS = 40
 """Number of points in a batch."""
 _PRECISION = "float32"
 _CACHED_KINDS = ("gates", "dense", "elementwise")
-"""Kinds of small operators for batches that stay in the cache, one after every other batch. Kernels of a tenth of a
-microsecond, as in networks of microseconds, take as long as a call and therefore show the call overhead."""
+"""Kinds of small operators for the batches that stay in the cache, which alternate with the other batches. Kernels of a
+tenth of a microsecond, as in networks that take microseconds, show the call overhead, which is about as long."""
 _MOST_OPERATIONS, _MOST_ELEMENTS = 6e8, 8e6
 _SEED = 0
 
 
 def informative_batches(seed: int) -> Iterator[Batch]:
-    """Yield batches without end, equal for equal seeds, so that a run continues where an earlier one ended.
+    """Yield batches without end; equal seeds give equal batches, so that a run continues where an earlier run ended.
 
     Args:
-        seed: seed of the small operators, and of the random operators after the chosen ones.
+        seed: seed of the small operators, and of the random operators after the chosen operators.
     """
     points = itertools.chain(_chosen(), pool(seed + 1))
     cached = spaces.draw(random.Random(seed), _CACHED_KINDS)
@@ -53,13 +53,13 @@ def informative_batches(seed: int) -> Iterator[Batch]:
 
 
 def pool(seed: int = _SEED) -> Iterator[Point]:
-    """Yield points of all kinds without end that take little time to measure."""
+    """Yield random float32 points of all kinds without end, without points that take long to measure."""
     drawn = spaces.draw(random.Random(seed), [spaces.ALL])
     return (point for point in drawn if point.precision == _PRECISION and _is_short(point))
 
 
 def digest(points: Sequence[Point]) -> str:
-    """Return 16 hex digits over points: with another draw, the chosen numbers would stand for other points."""
+    """Return a digest (16 hex digits) of points, to detect that the draw changed and the chosen numbers are invalid."""
     text = json.dumps([point.identity() for point in points], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -1,1 +1,1 @@
-"""Studies of a model's operators: tuning, comparison of schedules, and the vendor's kernels."""
+"""Studies of a model's operators: tuning, comparison of schedules, and times of the vendor's kernels."""

@@ -1,4 +1,4 @@
-"""The study ``--ifcompare``: one model under default and recorded schedules, measured in turns in one process."""
+"""The study ``--ifcompare``: measures a model with default and with recorded schedules, alternately in one process."""
 
 from __future__ import annotations
 
@@ -28,15 +28,20 @@ _ROUNDS = 40
 _SECONDS = 20.0
 _LEAST_ROUNDS = 11
 _INT8_TOLERANCE = 2e-2
-"""Tolerance for int8: a sum in another order may round to the next of 127 steps, 8e-3 of the range, and later kernels
-use the rounded value."""
+"""Relative tolerance for int8: a sum in another order may be rounded to the next of 127 steps (8e-3 of the range), and
+later kernels use the rounded value."""
 
 
 class ModelComparison(Study):
-    """Runs the model with default and with recorded schedules."""
+    """The study that measures the model with default and with recorded schedules."""
 
     def run(self, model: ImportedModel) -> list[dict[str, Any]]:
-        """Return a `ModelSpeedup` for each thread count, as plain values."""
+        """Return the fields of a `ModelSpeedup` for each thread count.
+
+        Raises:
+            ModelError: the model has no schedule records, or cannot be built.
+            MeasureError: the model cannot be run.
+        """
         if not self.build.usable_records().chosen:
             raise ModelError("there are no schedule records to compare with; tune first, with --iftune true")
         self.announce(stage="compiling")
@@ -56,10 +61,11 @@ class ModelComparison(Study):
         return results
 
     def _difference(self, default: LoadedModel, tuned: LoadedModel) -> tuple[float, float]:
-        """Return the largest difference between the builds, and the allowed difference.
+        """Return the largest relative difference between the outputs of the builds, and the allowed difference.
 
-        The outputs of every kernel are compared if the builds have the same kernels. The last output alone says little:
-        a softmax over the logits of random weights is often the same whatever the network computes before it.
+        If the builds have the same kernels, the outputs of all kernels are compared. The output of the model alone
+        shows little: a softmax over the logits of random weights is often the same whatever the network computes before
+        it.
         """
         self.machine.threads.use(max(self.build.threads))
         for build in (default, tuned):
@@ -83,7 +89,7 @@ class Build:
 
     Attributes:
         operators: operator of each kernel, in order.
-        templates: templates by workload key of the operator.
+        templates: template of each operator's schedule, by workload key.
     """
 
     loaded: LoadedModel
@@ -92,10 +98,10 @@ class Build:
 
 
 def load_build(study: Study, model: ImportedModel, schedules: str) -> Build:
-    """Build the model and load it.
+    """Build the model of a study, and load it on the study's machine.
 
     Args:
-        schedules: records to build with, as in `BuildRequest`.
+        schedules: schedule records to build with, as in `BuildRequest`.
 
     Raises:
         ModelError, MeasureError: the model cannot be built or run.
@@ -109,7 +115,12 @@ def load_build(study: Study, model: ImportedModel, schedules: str) -> Build:
 
 
 def in_turns(builds: Sequence[LoadedModel]) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Return whole-model times, shape (rounds, builds), and times of each build's kernels, shape (rounds, kernels)."""
+    """Time several builds of a model alternately, in rounds whose order rotates.
+
+    Returns:
+        Times of the whole model, shape (rounds, builds), and for each build the times of its kernels, shape (rounds,
+        kernels); microseconds.
+    """
     count = len(builds)
     whole: list[list[float]] = []
     kernels: list[list[list[float]]] = [[] for _ in builds]
@@ -128,14 +139,14 @@ def in_turns(builds: Sequence[LoadedModel]) -> tuple[np.ndarray, list[np.ndarray
 
 
 def same_calls(default: Sequence[Operator], other: Sequence[Operator]) -> bool:
-    """Return whether two builds differ in their schedules only."""
+    """Return whether two builds have the same calls (as many, with equal outputs), so that only schedules differ."""
     return len(default) == len(other) and all(a.outputs == b.outputs for a, b in zip(default, other))
 
 
 def difference(one: np.ndarray, other: np.ndarray) -> float:
-    """Return the largest difference of two tensors, as a share of the largest finite value.
+    """Return the largest difference of two tensors, relative to the largest finite absolute value of the first tensor.
 
-    The difference is inf if the tensors are finite at different positions.
+    The result is inf if the tensors are finite at different positions.
     """
     one, other = one.astype("float64"), other.astype("float64")
     finite = np.isfinite(one)
@@ -148,14 +159,19 @@ def difference(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def allowed_difference(dtypes: Collection[str]) -> float:
-    """Return the relative difference allowed for a model with tensors of these dtypes: that of the coarsest one."""
+    """Return the relative difference that is allowed for tensors of these dtypes: that of the coarsest dtype."""
     return max(_INT8_TOLERANCE if dtype in ("int8", "uint8") else tolerance(dtype) for dtype in dtypes)
 
 
 def _pairs(
     default: list[Operator], tuned: list[Operator], templates: dict[str, str], kernels: list[np.ndarray]
 ) -> tuple[OperatorPair, ...]:
-    """Return calls of both builds side by side; empty if they differ in more than schedules."""
+    """Return the calls of both builds in pairs; empty if the builds differ in more than schedules.
+
+    Args:
+        templates: templates of the tuned build, by workload key.
+        kernels: kernel times of both builds, each of shape (rounds, kernels), microseconds.
+    """
     if not same_calls(default, tuned):
         return ()
     medians = [np.median(times, axis=0) for times in kernels]

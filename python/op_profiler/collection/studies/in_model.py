@@ -1,9 +1,9 @@
-"""Schedules that are chosen in the model: builds with different finalists, whose calls are timed in turn.
+"""Chooses schedules inside the model: builds the model with different finalists, and times the builds alternately.
 
 The fastest schedule in isolation may not be the fastest between other operators: Winograd's weights are four times as
-large, and if they come from memory, the direct method is faster. Therefore the finalists of all operators are built
-into the model, the first of each into one build, the second into another, and every build is timed next to the default
-one.
+large, and if they come from memory, the direct method is faster. Therefore the first finalists of all operators are
+built into one build of the model, the second finalists into another build, and so on. Every build is timed in
+alternation with the default build.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _STATE_ROUNDS = 9
 
 @dataclasses.dataclass(frozen=True)
 class OperatorCandidates:
-    """One operator and the candidates for its record.
+    """One tunable operator and the candidates for its schedule record.
 
     Attributes:
-        candidates: records other than the default, at most `MOST_CANDIDATES`.
-        champion: the candidate that is in use so far; None if there is none.
+        candidates: records of schedules other than the default, at most `MOST_CANDIDATES`.
+        champion: the candidate that the present record contains; None if no candidate is in use.
     """
 
     item: Tunable
@@ -50,7 +50,13 @@ class OperatorCandidates:
 
 @dataclasses.dataclass(frozen=True)
 class Decision:
-    """The chosen schedule in the model, or None for the default; microseconds per call with the fused ops."""
+    """The schedule that was chosen for an operator in the model.
+
+    Attributes:
+        winner: record of the chosen schedule; None for the default schedule.
+        default_us, winner_us: times of the default and of the chosen schedule, microseconds per call, including fused
+            ops.
+    """
 
     winner: Record | None
     default_us: float
@@ -58,7 +64,7 @@ class Decision:
 
 
 class InModel:
-    """The default build of a model, and builds with other schedules.
+    """Compares the default build of a model with builds with other schedules.
 
     Raises:
         ModelError, MeasureError: the model cannot be built or run as a whole.
@@ -70,9 +76,10 @@ class InModel:
         self._default = load_build(study, model, records.NONE)
 
     def cache_states(self, items: Sequence[Tunable]) -> dict[str, Cache]:
-        """Return, by anchor, whether its time in the model is nearer to hot or to cold caches.
+        """Return the cache state (``hot`` or ``cold``) in which each anchor's time is nearer to its time in the model.
 
-        The state is measured, because the size of a cache is no guide if other programs share the cache.
+        The result is by workload key of the anchor; ``hot`` if an anchor has no calls. The state is measured, because
+        the size of a cache is no guide if other programs share the cache.
         """
         loaded = self._default.loaded
         self._study.machine.threads.use(self._study.threads)
@@ -98,11 +105,10 @@ class InModel:
         return found
 
     def decide(self, entries: Sequence[OperatorCandidates]) -> dict[Tunable, Decision]:
-        """Return the schedules that are significantly faster in the model; operators without a comparable build are
-        left out.
+        """Return for each operator the candidate that is significantly faster in the model, or else the default.
 
         The winners are built together and compared with the default once more; an operator whose winner is then not
-        significantly faster keeps the default.
+        significantly faster keeps the default. Operators without calls in the default build are left out.
         """
         ranks = range(max((len(entry.candidates) for entry in entries), default=0))
         builds = [self._built([e.candidates[rank] for e in entries if rank < len(e.candidates)]) for rank in ranks]
@@ -128,8 +134,11 @@ class InModel:
         return decisions
 
     def _first(self, entry: OperatorCandidates, times: Sequence[np.ndarray | None]) -> Record | None:
-        """Return the fastest candidate if it is significantly faster than the champion and the default; otherwise the
-        champion if it is significantly faster than the default; otherwise None."""
+        """Return the candidate that wins the first comparison; None for the default.
+
+        The fastest candidate wins if it is significantly faster than the champion and the default; otherwise the
+        champion wins if it is significantly faster than the default.
+        """
         default, *others = times
         if default is None:
             return None
@@ -149,11 +158,11 @@ class InModel:
         return entry.candidates[best] if is_faster(sums[best], default[:, at].sum(axis=1)) else None
 
     def _positions(self, item: Tunable) -> list[int]:
-        """Return the positions of the calls of an anchor's operators."""
+        """Return the positions, in the default build, of the calls of operators that contain an anchor."""
         return [i for i, operator in enumerate(self._default.operators) if operator.key in item.operators]
 
     def _built(self, chosen: Sequence[Record]) -> Build | None:
-        """Return the model with these records; None if it cannot be built or run with them."""
+        """Build the model with these records; return None if it cannot be built or run with them."""
         with tempfile.TemporaryDirectory(prefix="op_profiler-") as folder:
             file = dataclasses.replace(self._study.build, schedules=folder).record_file()
             assert file is not None  # only `records.NONE` has none
@@ -166,9 +175,10 @@ class InModel:
                 return None
 
     def _times(self, builds: Sequence[Build | None]) -> list[np.ndarray | None]:
-        """Return the kernels' times of the default build and of these builds, timed in turn, shape (rounds, kernels).
+        """Time the default build and these builds alternately, and return the kernel times of each, the default first.
 
-        The entry of a build whose calls are not those of the default build is None.
+        Each entry has shape (rounds, kernels), microseconds; it is None for a build with other calls than the default
+        build.
         """
         same = [b if b is not None and same_calls(self._default.operators, b.operators) else None for b in builds]
         there = [self._default, *(build for build in same if build is not None)]
@@ -180,10 +190,10 @@ class InModel:
 
 
 def is_faster(one: np.ndarray, other: np.ndarray) -> bool:
-    """Return whether the 95 % interval of the ratio of rounds measured in turn is above 1.
+    """Return whether `one` is significantly faster: the 95 % interval of the ratio other / one is above 1.
 
     Args:
-        one, other: shape (rounds,), of the same rounds.
+        one, other: times in the same rounds, measured alternately, shape (rounds,).
     """
     return median_interval(other / one)[0] > 1.0
 

@@ -1,4 +1,4 @@
-"""`Study`: the inputs that every study of a model's operators has."""
+"""`Study`: base class of the studies of a model's operators, with their common inputs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass
 class Study:
-    """A study of a model, with a result for the report in addition to stored rows.
+    """Base class of a study of a model, which returns a result for the report and may store rows in the dataset.
 
     Attributes:
+        request: request of the collection.
         operators: workload keys of the operators to study.
-        open_machine: opens the machine that the model is measured on.
-        target: `tvm.target.Target`.
-        inputs: inputs that the user gave; empty for random ones.
-        announce: called with the current step, as `Worker.announce`.
+        dataset: dataset that stores rows of the study.
+        open_machine: opens the machine that the model is measured on, if it is not open, and returns it.
+        target: `tvm.target.Target` that the model is built for.
+        announce: called with the current step, as `WorkerBase.announce`.
+        inputs: inputs of the model that the user gave; empty for random inputs.
     """
 
     request: CollectRequest
@@ -44,12 +46,12 @@ class Study:
 
     @property
     def tune(self) -> TuneRequest:
-        """The options of the search."""
+        """The options of the search for schedules; defaults if no search was requested."""
         return self.request.studies.tune or TuneRequest()
 
     @property
     def machine(self) -> Machine:
-        """The machine, opened at first use; a search on boards opens boards itself."""
+        """The machine that measures, opened at first use; a search on boards opens boards itself."""
         return self.open_machine()
 
     @property
@@ -59,9 +61,9 @@ class Study:
 
     @property
     def threads(self) -> int:
-        """Thread count of operators in isolation: the largest requested."""
+        """Thread count at which operators are timed in isolation: the largest requested count."""
         return max(self.build.threads)
 
     def run(self, model: ImportedModel) -> list[dict[str, Any]]:
-        """Run the study; return plain values, one entry per anchor or thread count."""
+        """Run the study; return JSON-serializable results, one entry per anchor or thread count."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""`ScheduleRequest`: the best known and the best predicted schedules of operators, without a search."""
+"""`ScheduleRequest`: requests the best known and the best predicted schedules of operators, without a search."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ScheduleRequest:
-    """The model or operator whose schedules are requested.
+    """Request for the schedules of a model's heavy operators, or of one operator.
 
     Attributes:
-        build: build of a model, or of an operator, whose key of 16 hex digits is given as the name; its largest thread
-            count is used.
+        build: build of the model; for one operator, the name of the model is the operator's key (16 hex digits).
     """
 
     build: BuildRequest = BuildRequest()
@@ -48,10 +47,10 @@ class ScheduleRequest:
     ] = None
 
     def check(self) -> None:
-        """Reject impossible requests, and select the compiler.
+        """Check the options, and select the compiler for this process.
 
         Raises:
-            UsageError: an option is out of range, or excludes another.
+            UsageError: an option is out of range, or excludes another option.
         """
         if self.k < 1 or self.verify < 0:
             raise UsageError("--k has to be 1 or more, --verify 0 or more")
@@ -62,10 +61,10 @@ class ScheduleRequest:
         use_build_for(self.build.target, compiler=self.build.compiler)
 
     def known(self, note: Callable[[str], None]) -> tuple[ScheduleQuery, str]:
-        """Return the query for the known schedules, and the name of its device.
+        """Return a query over the known schedules, and the name of the device that they are from.
 
         Args:
-            note: called with the trials that cannot be read.
+            note: called with a message if trials cannot be read.
         """
         from op_profiler.collection.studies.suggestions import known_schedules
 
@@ -73,13 +72,14 @@ class ScheduleRequest:
         return known_schedules(self.build, self.device, dataset_or_default(self.db), trials, note)
 
     def answers(self, query: ScheduleQuery, announce: Callable[[str], None]) -> list[Answer]:
-        """Return schedules of the operator, or of each heavy operator of the model.
+        """Return the schedules of the operator, or of each heavy operator of the model.
 
         Args:
+            query: query that `known` returned.
             announce: called before each slow step.
 
         Raises:
-            OpProfilerError: there is no such operator or model, or it cannot be measured.
+            OpProfilerError: the operator or model does not exist, or cannot be measured.
         """
         from op_profiler.collection.studies.suggestions import anchors_of, verified
 

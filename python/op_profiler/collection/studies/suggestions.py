@@ -1,4 +1,4 @@
-"""Known schedules of operators, and the schedules that are predicted to be the best, for `suggest.ScheduleRequest`."""
+"""Finds known schedules of operators, and measures proposed schedules, for `suggest.ScheduleRequest`."""
 
 from __future__ import annotations
 
@@ -28,13 +28,17 @@ if TYPE_CHECKING:
 def known_schedules(
     build: BuildRequest, device: str | None, db: str | None, trials: Path | None, note: Callable[[str], None]
 ) -> tuple[ScheduleQuery, str]:
-    """Return the query for the known schedules, and the name of its device.
+    """Return a query over the known schedules, and the name of the device that they are from.
 
     Args:
-        device: key of the device whose trials are used, or a part of its processor's name; None for this machine.
-        db: dataset with trials, if any.
-        trials: file with more trials, if any.
-        note: called with the trials that cannot be read.
+        device: key of the device whose trials are used, or a part of its processor's name; None for this machine, or
+            for a target that does not run on the host, for the only device with trials.
+        db: dataset with trials; None for no dataset.
+        trials: file with more trials; None for no file.
+        note: called with a message if trials cannot be read.
+
+    Raises:
+        UsageError: no device or several devices fit.
     """
     rows = load_trials(db, trials, note)
     rows = [row for row in rows if row["device_kind"] == build.kind.name]
@@ -51,12 +55,13 @@ def verified(
     verify: int,
     announce: Callable[[str], None],
 ) -> list[Answer]:
-    """Return the answers after measuring the schedules that look best.
+    """Propose schedules for each anchor, and measure the most promising of them.
 
     Args:
-        k: number of schedules to propose.
-        verify: number of them to measure.
-        announce: called before each operator.
+        anchors: anchors whose schedules are requested.
+        k: number of schedules to propose for each anchor.
+        verify: number of proposed schedules to measure for each anchor.
+        announce: called before each anchor, and while another process measures.
     """
     answers = []
     target = str(resolve_target(build.target))
@@ -70,7 +75,10 @@ def verified(
 
 
 def _devices(rows: list[dict[str, Any]], request: BuildRequest, device: str | None) -> tuple[dict[str, str], str]:
-    """Return devices of one kind whose trials are used, by key, and their name."""
+    """Return the devices whose trials are used, by key, and their name.
+
+    For this machine, these are all devices with the same host fingerprint.
+    """
 
     if device is None and request.on_host:
         alike = host_fingerprint()
@@ -89,7 +97,11 @@ def _names(wanted: str, row: dict[str, Any]) -> bool:
 
 
 def anchors_of(request: BuildRequest, db: str) -> list[Operator]:
-    """Return the anchor of an operator's key, or the tunable anchors of a model."""
+    """Return the anchor of the operator whose key is the model's name, or the tunable anchors of the model.
+
+    Args:
+        db: address of the dataset that contains the operator.
+    """
 
     name = request.model.name
     if re.fullmatch(r"[0-9a-f]{16}", name):

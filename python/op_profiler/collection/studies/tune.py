@@ -1,4 +1,4 @@
-"""The study ``--iftune``: searches schedules for heavy operators, stores each trial and records the winners."""
+"""The study ``--iftune``: searches schedules for heavy operators, stores every trial, and records the winners."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ _GPU_BUILD_SECONDS = 10.0  # as AutoTVM has it: what takes longer is unrolled fa
 _GPU_RUN_SECONDS = 5.0  # of 226 kernels on an H100 two did not end, and all others waited
 _GPU_TUNER = "trees"  # a search holds the turn while its tuner thinks: xgb_knob takes seconds, this half of one
 _CORES_OF_SEARCH = 3
-"""Number of parallel searches on a GPU: while a batch waits for its slowest build, the cores build for another one."""
+"""Number of cores per parallel search on a GPU: while a search waits for its slowest build, others use the cores."""
 
 
 @dataclasses.dataclass
 class ModelTuner(Study):
-    """Searches for better schedules.
+    """The study that searches for better schedules.
 
     Attributes:
         cache: cache state in which candidates of the current operator are timed.
-        runner: runner that times candidates on boards.
+        runner: runner that times candidates on boards; None on this machine.
         decided_in: ``model`` if the finalists are compared in the model; None if they are compared in isolation.
         began: seconds since 1970, the time stamp of the records.
     """
@@ -71,7 +71,11 @@ class ModelTuner(Study):
     began: float = dataclasses.field(default_factory=time.time)
 
     def run(self, model: ImportedModel) -> list[dict[str, Any]]:
-        """Search for one anchor after the other, then choose for all of them in the model; return plain values."""
+        """Search schedules for each anchor, then choose among the finalists in the model.
+
+        Returns:
+            The fields of a `TuningResult` for each anchor.
+        """
         self.announce(stage="fusing")
         items = tunables_of(model, self.target, self.operators, self.tune.space)[0]
         place = self._in_model(model)
@@ -99,7 +103,7 @@ class ModelTuner(Study):
         return found
 
     def _searched_at_once(self, items: Sequence[Tunable], states: Mapping[str, Cache]) -> list[_Found]:
-        """Run several searches in parallel: while one uses the GPU, the dataset or the compiler, the others build."""
+        """Run several searches in parallel: while one search uses the GPU, dataset or compiler, the others build."""
         turn, cores = threading.Lock(), usable_cores()
         several = max(min(cores // _CORES_OF_SEARCH, len(items)), 1)
 
@@ -114,7 +118,7 @@ class ModelTuner(Study):
             return list(pool.map(searched, range(len(items))))
 
     def _cache_of_trials(self, item: Tunable) -> Cache | None:
-        """Return the cache state of earlier trials of an anchor, to continue a search; None without any."""
+        """Return the cache state with the most earlier trials of an anchor, to continue its search; None if untried."""
         counts: dict[Cache, int] = {"hot": 0, "cold": 0}
         for state in counts:
             self.cache = state
@@ -123,7 +127,11 @@ class ModelTuner(Study):
         return most if counts[most] else None
 
     def _in_model(self, model: ImportedModel) -> InModel | None:
-        """Return the model to compare in; None on boards, which searches occupy, and if it does not run as a whole."""
+        """Return the model in which schedules are compared; None if they have to be compared in isolation.
+
+        They are compared in isolation on boards, which searches occupy, under the executor ``vm``, and if the model
+        does not run as a whole.
+        """
         if self.build.place is not None or self.build.executor == "vm":
             return None
         try:
@@ -135,7 +143,7 @@ class ModelTuner(Study):
     def _runner(
         self, stack: contextlib.ExitStack, cores: int | None = None, turn: threading.Lock | None = None
     ) -> TrialRunner | BoardRunner:
-        """Return the runner on this machine, or on all boards of the key."""
+        """Return a runner that times candidates on this machine, or on all boards with the requested key."""
         build = self.build
         if build.place is not None:
             boards = BoardRunner(build.target, str(self.target), build.place, self.threads)
@@ -155,15 +163,15 @@ class ModelTuner(Study):
         return stack.enter_context(runner)
 
     def device_of(self, result: TrialResult) -> Device:
-        """Return the machine that a result is from."""
+        """Return the device on which a trial was measured."""
         return self.boards()[result.machine] if result.machine is not None else self.device
 
     def boards(self) -> dict[str, Device]:
-        """Return the boards that candidates are timed on, by address; empty on this machine."""
+        """Return the boards that candidates are timed on, by address; empty if they are timed on this machine."""
         return self.runner.devices() if self.runner is not None else {}
 
     def _search(self, item: Tunable, runner: TrialRunner | BoardRunner, done: int, count: int) -> _Found:
-        """Search for one anchor; return it with the search, the schedule in use so far, and the cache state."""
+        """Search schedules for one anchor; return anchor, search, champion (schedule in use so far) and cache state."""
         self.dataset.add_anchor(item.anchor)
         keeper = _Keeper(self, item, runner)
 
@@ -200,18 +208,21 @@ class ModelTuner(Study):
         return item, search, champion, self.cache
 
     def _conditions(self, cache: Cache) -> Conditions:
-        """Return the conditions of records for an operator whose candidates were timed in this cache state."""
+        """Return the conditions of the records of an operator whose candidates were timed in this cache state."""
         return Conditions(self.threads, self.decided_in or cache)
 
     def _present(self, item: Tunable, cache: Cache) -> list[Record]:
-        """Return the records of an anchor under these conditions."""
+        """Return the records of an anchor in the record file that have the conditions of this study."""
         file = self.build.record_file()
         known = record_files.read_records(file)[0] if file is not None and file.exists() else []
         wanted = records.computation_of(item.tasks[0].template, item.tasks[0].arguments)
         return [r for r in known if r.computation == wanted and r.conditions == self._conditions(cache)]
 
     def _entry(self, item: Tunable, search: Search, champion: Candidate | None, cache: Cache) -> OperatorCandidates:
-        """Return the best finalist of each template, then the schedule in use so far, and then the next best ones."""
+        """Return the candidates to compare in the model, without the default schedule.
+
+        In this order: the best finalist of each template, the champion, the other finalists; at most `MOST_CANDIDATES`.
+        """
         others = [f for f in search.finalists if f is not search.default]
         first = [next(f for f in others if f.candidate.task == task) for task in {f.candidate.task: 0 for f in others}]
         used = [f for f in others if f.candidate == champion]
@@ -234,8 +245,10 @@ class ModelTuner(Study):
     def _decided(
         self, item: Tunable, search: Search, champion: Candidate | None, cache: Cache, decision: Decision | None
     ) -> TuningResult:
-        """Write the record of an anchor: the fastest schedule in the model, or in isolation if there was no comparison
-        in the model."""
+        """Write the record of an anchor's fastest schedule, and return the result of its search.
+
+        The fastest schedule is that in the model; if schedules were not compared in the model, that in isolation.
+        """
         if decision is None and self.decided_in == "model":
             return _tuned(item, search, None, None)
         winner = winner_of(search, champion)
@@ -252,8 +265,10 @@ class ModelTuner(Study):
         return _tuned(item, search, winner, decision)
 
     def _known(self, item: Tunable, spec: TaskSpec) -> Mapping[str, TrialResult]:
-        """Return earlier trials on this machine or on any board, without those that took too long, which background
-        load can cause."""
+        """Return earlier trials of a template on this machine or on any board, by schedule key.
+
+        Trials that exceeded the time limit are left out, because background load can cause that.
+        """
         known: dict[str, TrialResult] = {}
         machines: dict[str | None, Device] = {address: device for address, device in self.boards().items()}
         for address, device in (machines or {None: self.device}).items():
@@ -270,7 +285,7 @@ class ModelTuner(Study):
         return known
 
     def row(self, item: Tunable, schedule: Schedule, settings: Settings, result: TrialResult) -> Row:
-        """Return a row of the dataset for one candidate of an anchor."""
+        """Return a dataset row with the measurement of one candidate of an anchor."""
         return Row(
             operator_key=item.anchor.key,
             schedule=schedule,
@@ -281,7 +296,7 @@ class ModelTuner(Study):
 
 
 class _Keeper:
-    """Stores trials a batch at a time, so that a kill costs seconds of searching."""
+    """Stores the trials of a search in batches of `_BUFFERED`, so that a kill loses only seconds of the search."""
 
     def __init__(self, tuner: ModelTuner, item: Tunable, runner: TrialRunner | BoardRunner) -> None:
         self._tuner = tuner
@@ -310,7 +325,7 @@ class _Keeper:
 
 
 def measurement_of(result: TrialResult) -> Measurement:
-    """Return a trial as the dataset stores it."""
+    """Convert the result of a trial to a measurement for the dataset."""
     if result.error is not None:
         return Measurement(error=f"{result.failure}: {result.error}")
     samples = np.asarray(result.samples_us)
@@ -323,7 +338,7 @@ def measurement_of(result: TrialResult) -> Measurement:
 
 
 def trial_result(measurement: Measurement) -> TrialResult:
-    """Return the trial of a measurement: the inverse of `measurement_of`."""
+    """Convert a stored measurement back to the result of a trial; the inverse of `measurement_of`."""
     if measurement.error is not None:
         kind, _, text = measurement.error.partition(": ")
         failure = cast(Failure, kind) if kind in get_args(Failure) else "run"
@@ -336,11 +351,11 @@ def trial_result(measurement: Measurement) -> TrialResult:
 def tunables_of(
     model: ImportedModel, target: Target, keys: Collection[str] | None = None, space: str | None = None
 ) -> tuple[list[Tunable], int]:
-    """Return the tunable operators of a model, without building it, and the bytes of all its weights.
+    """Return the tunable operators of a model, without building it, and the size of all its weights in bytes.
 
     Args:
-        keys: workload keys of the requested operators; None for all heavy ones.
-        space: one of `Compiler.spaces`; None for the default one.
+        keys: workload keys of the requested operators; None for all heavy operators.
+        space: search space, one of `Compiler.spaces`; None for the compiler's default.
     """
     compiler = compiler_in_use()
     items, occurrences = compiler.tunables(model, target, keys, space or compiler.spaces[0])
@@ -348,12 +363,12 @@ def tunables_of(
 
 
 def winner_of(search: Search, champion: Candidate | None) -> Finalist | None:
-    """Return the fastest finalist if it is significantly faster than the champion, or without one, than the default.
+    """Return the fastest finalist if it is significantly faster than the champion; otherwise the champion.
 
-    Otherwise, the champion or the default is returned.
+    If the champion is None or not a finalist, the default takes its place. The result is None without finalists.
 
     Args:
-        champion: schedule in use so far.
+        champion: schedule in use so far; None if there is no record.
     """
     first = search.finalists[0] if search.finalists else None
     known = next((f for f in search.finalists if f.candidate == champion), search.default)

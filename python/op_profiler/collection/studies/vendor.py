@@ -1,4 +1,4 @@
-"""The study ``--vendor``: torch's kernels against the default and the best known schedule."""
+"""The study ``--vendor``: times torch's kernels next to the default and the best recorded schedule."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 _ROUNDS = 21
 _TRIES = 3
-"""Number of repetitions of disturbed times."""
+"""Largest number of attempts to measure times without a disturbance."""
 
 
 class VendorComparison(Study):
-    """Times the vendor's kernels next to the default and the best recorded schedule."""
+    """The study that times the vendor's kernels next to the default and the best recorded schedule."""
 
     def run(self, model: ImportedModel) -> list[dict[str, Any]]:
-        """Return a `VendorTimes` for each anchor, as plain values."""
+        """Return the fields of a `VendorTimes` for each anchor."""
         self.announce(stage="fusing")
         items, _ = tunables_of(model, self.target, self.operators)
         results = []
@@ -78,7 +78,7 @@ class VendorComparison(Study):
         )
 
     def _best(self, item: Tunable) -> Candidate | None:
-        """Return the candidate that a build uses; None if there is no record."""
+        """Return the candidate of the record that a build uses for an anchor; None without a record."""
         task = item.tasks[0]
         best = self.build.usable_records().chosen.get(computation_of(task.template, task.arguments))
         return candidate_of(best, item.specs, self.target) if best is not None else None
@@ -97,7 +97,7 @@ class VendorComparison(Study):
 
 
 def _disturbed(found: Mapping[str, Measurement]) -> str | None:
-    """Return the disturbances of times that were measured in turn, for `VendorTimes`."""
+    """Return which disturbances affected the times, for `VendorTimes.disturbed_by`; None without a disturbance."""
     if any(one.foreign_load for one in found.values()):
         return "background load"
     unsteady = [name for name, one in found.items() if one.disturbed_by is not None]

@@ -1,4 +1,4 @@
-"""File formats for import and export, one module each; units are converted here only."""
+"""File formats for import and export, one module each; only these modules convert units."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from op_profiler.dataset.formats.format import Format
 
 SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl"}
-"""Formats by file extension. Files in other formats may have any extension."""
+"""Formats by file extension. Files in formats that are not listed may have any extension."""
 
 _HERE = "op_profiler.dataset.formats"
 

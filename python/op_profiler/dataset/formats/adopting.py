@@ -1,4 +1,4 @@
-"""`adopt`: checks shared calibrations of several users and merges them."""
+"""`adopt`: checks calibration files that users shared, and merges them into one dataset or Parquet file."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class AdoptedFile:
     """A checked shared file.
 
     Attributes:
-        sha256: hash of its content. Its first 16 digits are the ``run_id`` of its rows.
-        label: ``run_label`` of its rows: the file's name and these digits.
-        rows: number of rows in the file.
-        repeated: number of rows that an earlier file has in equal quality and at least as new.
+        sha256: hash of the file's content. Its first 16 hex digits become the ``run_id`` of the rows.
+        label: ``run_label`` of the rows: the file's name and the first 16 hex digits of `sha256`.
+        rows: number of valid rows in the file.
+        repeated: number of these rows that an earlier file contains in equal or better quality and at least as new.
         suspicious: number of suspicious rows, by the kind of `op_profiler.dataset.checks.Finding`; they are kept.
-        examples: the first of these, as text.
+        examples: descriptions of the first suspicious rows.
     """
 
     file: Path
@@ -63,8 +63,8 @@ class AdoptionResult:
     """Result of `adopt`.
 
     Attributes:
-        into: the destination, without a password.
-        new: number of measurements that `into` lacked or had in worse quality; None if nothing was written.
+        into: the destination, without a password; None if the files were only checked.
+        new: number of measurements that `into` lacked or had in worse quality; None if the files were only checked.
     """
 
     files: tuple[AdoptedFile, ...]
@@ -76,7 +76,7 @@ class AdoptionResult:
 def adopt(
     files: Sequence[Path], into: str | None, announce: Callable[[str], None] = lambda step: None
 ) -> AdoptionResult:
-    """Check shared files, and add their rows to a Parquet file or a dataset; if a file is rejected, write nothing.
+    """Check shared files and add their rows to a Parquet file or a dataset. If one file is rejected, write nothing.
 
     Args:
         into: destination as for `op_profiler.dataset.formats.combined.combine`; None to check only.

@@ -1,4 +1,4 @@
-"""Logs of AutoTVM from any source; each line becomes a measurement."""
+"""The format ``autotvm``: tuning logs of AutoTVM; the lines of one configuration become one measurement."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _SETTINGS = Settings(threads=0, cache="hot", cache_mechanism="repeat, by AutoTVM
 
 
 def import_autotvm(dataset: Dataset, path: Path, *, processor: str | None = None) -> Imported:
-    """Store every record of a log; costs in seconds become microseconds.
+    """Store every record of an AutoTVM log; costs in seconds become microseconds.
 
-    Records of the same configuration become one measurement with all their costs as samples. If some of them failed,
-    the failure is stored next to the time.
+    Records of the same configuration become one measurement with all their costs as samples. If some of these records
+    failed, the failure is stored next to the time.
 
     Args:
-        processor: the device on which the log was measured; the log does not name it.
+        processor: name of the device that produced the log, which does not name it; None: a name with the file's name.
 
     Raises:
         OpProfilerError: the file cannot be read.
@@ -92,9 +92,9 @@ def _operator_or_reason(record: Record) -> Operator | ValueError:
 
 
 def _target(record: Record) -> str:
-    """Return the target with its options in the order in which TVM prints them: keys first, then by name.
+    """Return the record's target with its options in the order in which TVM prints them: keys first, then by name.
 
-    AutoTVM writes the options in the order in which they were given, but one device needs one target.
+    AutoTVM writes the options in the user's order; without a fixed order, one device would appear as several.
     """
     kind, *options = re.split(r"\s+(?=-)", record.target.strip())
     named = [re.sub(r"^-+([^\s=]+)[\s=]+", r"-\1=", option) for option in options]

@@ -1,4 +1,4 @@
-"""Names of AutoTVM's templates in TVM 0.7 to 0.19 and in this project; other names are rejected."""
+"""The AutoTVM templates that can be read, by name: those of TVM 0.7 to 0.19 and of this project."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from op_profiler.dataset.formats.autotvm_templates import (
 
 
 def _tile_of(divisor: int) -> Callable[[int], int]:
-    """Return the function from height to tile of TVM's templates for GPUs: 4 for multiples of `divisor`, else 2."""
+    """Return the tile rule of TVM's GPU templates: tile 4 for heights that are multiples of `divisor`, otherwise 2."""
     return lambda height: 2 if height % divisor else 4
 
 
@@ -95,4 +95,4 @@ TEMPLATES: dict[str, TaskReader] = {
     **dict.fromkeys(("batch_matmul_cublas", "batch_matmul_cblas", "batch_matmul_mkl"), _BATCH_MATMUL),
     "batch_matmul_rocblas": _BATCH_MATMUL,
 }
-"""Readers by the name of the template, followed by its target if that is needed to distinguish templates."""
+"""Task readers by template name; ``NAME.TARGET`` where templates of different targets share a name."""

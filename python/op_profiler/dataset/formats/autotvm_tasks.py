@@ -1,4 +1,4 @@
-"""Conversion between single operators and records of AutoTVM's tasks."""
+"""Converts operators to records of AutoTVM tasks, and records back to operators."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _UNKNOWN_INDEX = -1  # what AutoTVM itself gives to a configuration that is no p
 def record_of(
     operator: Operator, *, template: str, knobs: Mapping[str, Any], target: str, rounds_us: Sequence[float]
 ) -> Record:
-    """Return a record; costs are in seconds, 1e9 for a failure.
+    """Return an AutoTVM record of an operator's measurement; the record contains seconds.
 
     Args:
-        rounds_us: microseconds of each round; empty for a failed trial.
+        rounds_us: time of each round, microseconds; empty for a failed trial.
 
     Raises:
         Unfit: AutoTVM has no task for the operator or the template.
@@ -46,7 +46,10 @@ def record_of(
 
 
 def _knob(name: str, value: Any) -> list[Any]:
-    """Return a knob with the kind that AutoTVM would write: split, reorder, annotate, or other."""
+    """Return the entry of a knob in a record: name, AutoTVM's code of its kind, and value.
+
+    The codes are ``sp`` (split), ``re`` (reorder), ``an`` (annotate) and ``ot`` (other).
+    """
     if isinstance(value, list):
         kind = "an" if any(isinstance(item, str) for item in value) else "re" if name.startswith("reorder") else "sp"
         return [name, kind, value]
@@ -78,7 +81,12 @@ def _arguments(operator: Operator, template: str) -> tuple[Any, ...]:
 
 
 def rounds_of(samples_us: Sequence[Sequence[float]], median_us: float | None) -> list[float]:
-    """Return the mean over the calls of each round in microseconds; the median if samples were not stored."""
+    """Return the mean time of each round's calls, microseconds.
+
+    Args:
+        samples_us: times of the calls, by round.
+        median_us: the only element of the result if no samples were stored; None for a failure: the result is empty.
+    """
     if median_us is None:
         return []
     return [sum(sample) / len(sample) for sample in samples_us if sample] or [median_us]
@@ -88,8 +96,8 @@ def operator_of(record: Record) -> Operator:
     """Return the operator that a record's task computes.
 
     Raises:
-        UnknownKindError: the template is unknown.
-        ValueError: the task does not fit its template, or several operators are possible.
+        UnknownKindError: the template is not in `TEMPLATES`.
+        ValueError: the task does not fit its template, or could compute several operators.
     """
     template = TEMPLATES.get(record.template) or TEMPLATES.get(record.template.partition(".")[0])
     if template is None:

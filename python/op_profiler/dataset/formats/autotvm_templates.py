@@ -1,6 +1,6 @@
-"""The computation of each AutoTVM template: the Relay call that a task stands for.
+"""Creates the Relay call that a task of an AutoTVM template computes.
 
-A task lists its tensors and arguments without names, and each template has its own layouts (`autotvm_names.py`).
+A task lists its tensors and arguments without names; their layouts depend on the template (`autotvm_names.py`).
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class TaskReader:
     Attributes:
         call: creates the Relay call from the template and a task.
         data, weight: possible layouts of the first and second tensor, distinguished by their number of axes; a
-            lower-case letter is a block, whose size the tensor has.
-        op: Relay's name of the op, if several are possible.
-        tile: for a Winograd convolution with a transformed weight: edge of the output tiles, by the height of the
-            input.
+            lower-case letter is the axis of a block, whose size is read from the tensor's shape.
+        op: Relay's name of the op, if it is not the default for `call`.
+        tile: for a Winograd convolution with a transformed weight: returns the edge length of the output tiles for
+            the height of the input.
     """
 
     call: Callable[[ModuleType, TaskReader, TaskArguments], Call]
@@ -44,14 +44,14 @@ class TaskReader:
 
 @dataclasses.dataclass(frozen=True)
 class TaskArguments:
-    """The arguments of a task: tensors first, then the others.
+    """The arguments of a task, sorted by their types.
 
     Attributes:
         tensors: data and weight, and further tensors of the template.
-        lists: lists of integers, such as strides; also arguments with one number for all axes.
-        layouts: layouts of data and result, if they are named.
+        lists: lists of integers, such as strides; a single number for all axes is a list with one element.
+        layouts: layouts of data and result, if the task names them.
         numbers: single integers after the lists, such as groups.
-        out_dtype: dtype of the result.
+        out_dtype: dtype of the result; that of the data if the task names none.
     """
 
     tensors: tuple[TensorSpec, ...]
@@ -62,13 +62,13 @@ class TaskArguments:
 
     @classmethod
     def of(cls, arguments: Sequence[Any], *, windows: int) -> TaskArguments:
-        """Parse arguments in AutoTVM's serialized form.
+        """Parse the arguments of a task in AutoTVM's serialized form.
 
         Args:
-            windows: number of arguments after the tensors that are lists, or one number for all axes.
+            windows: number of arguments after the tensors that are lists of integers or one integer for all axes.
 
         Raises:
-            ValueError: there is something else, such as a null as a size, with which TVM would crash.
+            ValueError: an argument is missing or of another type; TVM would crash on, for example, a null as a size.
         """
         tensors = [_tensor(argument) for argument in arguments if _is_tensor(argument)]
         rest = [argument for argument in arguments if not _is_tensor(argument)]
@@ -88,8 +88,10 @@ class TaskArguments:
 
     @property
     def result(self) -> dict[str, str]:
-        """Return the dtype of the result to pass to Relay: only if it differs from that of the data, as in
-        op_profiler's models."""
+        """Return Relay's argument ``out_dtype``; an empty dict if the dtypes of result and data are equal.
+
+        Models imported by op_profiler omit the argument in that case too.
+        """
         return {} if self.out_dtype == self.tensors[0].dtype else {"out_dtype": self.out_dtype}
 
 
@@ -117,7 +119,7 @@ def _variables(relay: ModuleType, tensors: Sequence[TensorSpec], names: Sequence
 
 
 def _layout(choices: Sequence[str], tensor: TensorSpec) -> str:
-    """Return the layout with as many axes as a tensor, with the sizes of its blocks: ``NCHW16c``."""
+    """Return the layout of a tensor with the sizes of its blocks, e.g. ``NCHW16c``: the choice with as many axes."""
     for choice in choices:
         if len(choice) == len(tensor.shape):
             return "".join(f"{size if axis.islower() else ''}{axis}" for axis, size in zip(choice, tensor.shape))
@@ -129,9 +131,11 @@ class _Convolution:
     """A convolution task with its axes by name.
 
     Attributes:
-        data, weight: size of each axis, multiplied by its blocks.
+        data, weight: size of each axis, including its block.
+        axes: the spatial axes, a part of ``DHW``.
         layouts: Relay's attributes for the layouts; empty for Relay's defaults.
-        padding, strides: as in the task; a single number is repeated for each axis.
+        strides: stride of each spatial axis.
+        padding: as in the task.
     """
 
     data: dict[str, int]
@@ -168,7 +172,7 @@ def _each(values: tuple[int, ...], axes: str) -> tuple[int, ...]:
 
 
 def convolution(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Call:
-    """Return a convolution with any number of axes, grouped if the data has more channels than the weight."""
+    """Return a convolution with one to three spatial axes, grouped if the data has more channels than the weight."""
     conv = _Convolution.of(template, task)
     in_channels, channels = conv.data["C"], conv.weight["O"]
     groups, rest = divmod(in_channels, conv.weight["I"])
@@ -178,8 +182,10 @@ def convolution(relay: ModuleType, template: TaskReader, task: TaskArguments) ->
 
 
 def winograd(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Call:
-    """Return a convolution whose weight the template transforms itself, or which has a weight of five axes for data of
-    four."""
+    """Return the convolution of a Winograd template.
+
+    The template transforms the weight itself, unless a weight with five axes for data with four is already transformed.
+    """
     if len(task.tensors[1].shape) == 5 and len(task.tensors[0].shape) == 4:
         ready = dataclasses.replace(template, call=transformed_winograd, weight=("AAOIo",))
         return transformed_winograd(relay, ready, task)
@@ -190,7 +196,7 @@ def winograd(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Ca
 
 
 def depthwise(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Call:
-    """Return a depthwise convolution. The weight has the channels first, then the number of filters of each channel."""
+    """Return a depthwise convolution; axis O of the weight is the channel, axis I the filters of each channel."""
     conv = _Convolution.of(template, task)
     groups, channels = conv.data["C"], conv.weight["O"] * conv.weight["I"]
     if groups != conv.weight["O"]:
@@ -199,8 +205,10 @@ def depthwise(relay: ModuleType, template: TaskReader, task: TaskArguments) -> C
 
 
 def gemm(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Call:
-    """Return a convolution computed as a product. Its weight has lost its axes; the arguments give kernel and
-    channels."""
+    """Return a convolution that is computed as a matrix product.
+
+    Its weight was reshaped to a matrix, so the kernel size and the number of output channels are arguments of the task.
+    """
     conv = _Convolution.of(dataclasses.replace(template, weight=("IO", "OIio", "OIoi")), task)
     if len(task.lists) != 4 or len(task.numbers) != 1:
         raise ValueError(_OTHER_VERSION)
@@ -209,12 +217,13 @@ def gemm(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Call:
 
 
 def transformed_winograd(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Call:
-    """Return a convolution with a transformed weight: alpha x alpha, where alpha = tile + kernel - 1.
+    """Return a Winograd convolution whose weight is transformed: alpha x alpha, where alpha = tile + kernel - 1.
 
-    The kernel size follows from the tile that the template uses for such data.
+    The kernel size is derived from alpha and the tile that the template uses for this height of the data.
 
     Raises:
-        ValueError: the padding fits a kernel of another tile better, so that versions of the template may differ.
+        ValueError: the padding fits the kernel size of another tile better (versions of the template differ in the
+            tile), or the weight does not fit the data.
     """
     alpha, other = task.tensors[1].shape[:2]
     conv = _Convolution.of(template, task)
@@ -241,7 +250,7 @@ def _keeps_size(conv: _Convolution, kernel: int) -> bool:
 
 
 def transposed_convolution(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Call:
-    """Return a transposed convolution; the output padding is 0 if an older log has none."""
+    """Return a transposed convolution; the output padding is 0 if the task does not state it (older logs)."""
     conv = _Convolution.of(template, task)
     groups = task.numbers[0] if task.numbers else 1
     if len(task.lists) > 3 or len(task.numbers) > 1 or conv.weight["I"] != conv.data["C"]:
@@ -260,7 +269,7 @@ def transposed_convolution(relay: ModuleType, template: TaskReader, task: TaskAr
 
 
 def deformable(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Call:
-    """Return a convolution whose taps are shifted by the second of its three tensors."""
+    """Return a deformable convolution, whose second tensor contains the offsets of the kernel's taps."""
     if len(task.tensors) != 3 or len(task.numbers) != 2:
         raise ValueError(_OTHER_VERSION)
     conv = _Convolution.of(template, dataclasses.replace(task, tensors=task.tensors[::2]))
@@ -294,7 +303,10 @@ def _call(
 
 
 def dense(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Call:
-    """Return a product with a weight, whose rows are multiplied, and a bias if there is a third tensor."""
+    """Return the matrix product of data and weight, plus a bias if there is a third tensor.
+
+    Without flags in the task, the weight is transposed.
+    """
     data, weight = _variables(relay, task.tensors[:2], ("data", "weight"))
     layout = _layout(template.weight, task.tensors[1])
     transposes = tuple(map(bool, task.numbers)) or (False, True)
@@ -313,7 +325,7 @@ def dense(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Call:
 
 
 def batch_matmul(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Call:
-    """Return products of two activations. In older logs without flags, the second is transposed."""
+    """Return a batched matrix product of two activations; without flags in the task (older logs), b is transposed."""
     if len(task.tensors) != 2 or len(task.numbers) not in (0, 2):
         raise ValueError(_OTHER_VERSION)
     transpose_a, transpose_b = map(bool, task.numbers or (0, 1))
@@ -334,4 +346,4 @@ WINDOWS: dict[Callable[..., Call], int] = {
     **dict.fromkeys((convolution, winograd, depthwise, gemm, transformed_winograd, deformable), 3),
     transposed_convolution: 2,
 }
-"""Number of list arguments after the tensors (`TaskArguments.of`): strides, padding, dilation."""
+"""Number of list arguments after the tensors (strides, padding, dilation), for `TaskArguments.of`."""

@@ -1,4 +1,4 @@
-"""Arguments and dtypes of Caffe2, as operator look-up tables write them."""
+"""Reads and writes Caffe2's arguments and dtype codes as they appear in operator look-up tables."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from collections.abc import Iterable, Mapping
 Value = int | float | str | tuple[int, ...]
 
 DTYPES = {1: "float32", 2: "int32", 3: "uint8", 5: "bool", 6: "uint8", 7: "int8"}
-"""Dtype codes of Caffe2; 4 is text, which no operator here reads. 3 (byte) is read as uint8, which is written as 6."""
+"""Dtypes by Caffe2's codes. Code 3 (byte) is read as uint8, and uint8 is written as 6; 4 (text) is not supported."""
 
 CODES = {name: code for code, name in DTYPES.items()}
 
 IGNORED = frozenset({"Y_scale", "Y_zero_point", "ws_nbytes_limit"})
-"""Arguments that do not affect the time of an operator."""
+"""Names of arguments that do not affect the time of an operator."""
 
 _NAME = re.compile(r'name:\s*"([^"]*)"')
 _VALUE = re.compile(r'^\s*(i|f|s|ints):\s*(?:"([^"]*)"|(\S+))\s*$', re.MULTILINE)
 
 
 def parse_argument(text: str) -> tuple[str, Value]:
-    """Parse an argument in protobuf's text form into name and value, e.g. ``name: "kernel"\\ni: 3\\n``.
+    """Parse an argument in protobuf's text form, e.g. ``name: "kernel"\\ni: 3\\n``, into name and value.
 
     Raises:
-        ValueError: it has no name or no value.
+        ValueError: the text has no name or no value.
     """
     name = _NAME.search(text)
     values = _VALUE.findall(text)
@@ -38,12 +38,12 @@ def parse_argument(text: str) -> tuple[str, Value]:
 
 
 def format_argument(name: str, value: int | str) -> str:
-    """Return the text of an argument."""
+    """Return an argument in protobuf's text form."""
     return f'name: "{name}"\ns: "{value}"\n' if isinstance(value, str) else f'name: "{name}"\ni: {value}\n'
 
 
 def arguments(texts: Iterable[str]) -> tuple[dict[str, Value], dict[str, str]]:
-    """Return values and texts of the arguments that affect the time, by name.
+    """Parse arguments, and return two dicts by argument name: the values and the texts; without `IGNORED` arguments.
 
     Raises:
         ValueError: a text is not an argument.
@@ -54,11 +54,14 @@ def arguments(texts: Iterable[str]) -> tuple[dict[str, Value], dict[str, str]]:
 
 
 def pair(values: Mapping[str, Value], name: str, default: int) -> tuple[int, int]:
-    """Return height and width from ``kernel``, ``kernel_h`` with ``kernel_w``, or ``kernels``; also for stride and
-    dilation.
+    """Return height and width of a window's kernel, stride or dilation.
+
+    Args:
+        values: arguments of the operator, which contain ``kernel``, ``kernel_h`` and ``kernel_w``, or ``kernels``.
+        name: ``kernel``, ``stride`` or ``dilation``.
 
     Raises:
-        ValueError: the values are not integers.
+        ValueError: the values are not integers, or there are more than two.
     """
     both = values.get(f"{name}s")
     if isinstance(both, tuple):
@@ -73,7 +76,7 @@ def pads(values: Mapping[str, Value]) -> tuple[int, int, int, int]:
     """Return the padding at the top, left, bottom and right, from ``pad``, ``pad_t`` and so on, or ``pads``.
 
     Raises:
-        ValueError: the values are not integers.
+        ValueError: the values are not integers, or ``pads`` does not have 4.
     """
     four = values.get("pads")
     if isinstance(four, tuple):
@@ -86,7 +89,7 @@ def pads(values: Mapping[str, Value]) -> tuple[int, int, int, int]:
 
 
 def write_pair(name: str, values: tuple[int, int], default: int | None = None) -> list[str]:
-    """Return the arguments for height and width; none if both have the default."""
+    """Return the arguments for height and width; an empty list if both have the default."""
     if values == (default, default):
         return []
     if values[0] == values[1]:
@@ -102,16 +105,16 @@ def write_pads(values: tuple[int, int, int, int]) -> list[str]:
 
 
 def window_names() -> frozenset[str]:
-    """Return every argument name that describes a window."""
+    """Return the names of all arguments that describe a window: kernel, stride, dilation and padding."""
     pairs = {f"{n}{end}" for n in ("kernel", "stride", "dilation") for end in ("", "_h", "_w", "s")}
     return frozenset(pairs | {"pad", "pads", "pad_t", "pad_l", "pad_b", "pad_r"})
 
 
 def dtype(code: object) -> str:
-    """Return the dtype of a code.
+    """Return the dtype of one of Caffe2's codes.
 
     Raises:
-        ValueError: there is no such code.
+        ValueError: the code is not in `DTYPES`.
     """
     if not isinstance(code, int) or code not in DTYPES:
         raise ValueError(f"dtype {code!r} is none of {', '.join(map(str, DTYPES))}")

@@ -2,7 +2,7 @@
 
 Each process of the trace is a model at one thread count on one device. Calls are nested in the layers of the model to
 which they belong. The length of a call is its median over the rounds. Below a call are the losses that ``op-profiler
-explain`` found for its operator, the largest first. The format is only written, never read.
+explain`` found for its operator, the largest first. The format can be exported, not imported.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _events(number: int, run: ModelRun) -> Iterator[dict[str, Any]]:
 
 
 def _losses(call: TimedCall, where: dict[str, int], start: float) -> Iterator[dict[str, Any]]:
-    """Yield the losses of a call, each as long as its share of the call."""
+    """Yield an event for each loss that was found in a call; its length is the loss's share of the call."""
     found, end = call.explained or {"losses": []}, start + call.us
     for loss in found["losses"]:
         length = min(loss["lost_us"] / found["time_us"] * call.us, end - start)
@@ -74,7 +74,7 @@ def _losses(call: TimedCall, where: dict[str, int], start: float) -> Iterator[di
 
 
 def _path(call: TimedCall) -> list[str]:
-    """Return the parts of the layer of a call's heavy op."""
+    """Return the path of the layer that contains the call's heavy op, split into its parts."""
     layer = call.layers[0] if call.layers else ""
     return [part for part in layer.split("/" if "/" in layer else ".") if part]
 

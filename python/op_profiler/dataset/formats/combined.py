@@ -35,11 +35,11 @@ _NAMED_IN_ROWS = {
 
 @dataclasses.dataclass(frozen=True)
 class CombinationResult:
-    """Result of a combination: numbers of rows by table.
+    """Result of `combine`: numbers of rows by table.
 
     Attributes:
-        written: rows that were added, or that replaced worse ones.
-        left_out: rows of the sources that a Parquet file cannot store.
+        written: rows that were added, or that replaced rows of worse quality.
+        left_out: rows of the sources that were not written, because a Parquet file cannot store them.
     """
 
     written: dict[str, int]
@@ -49,20 +49,22 @@ class CombinationResult:
 def combine(
     sources: Sequence[str], into: str, *, partition_by: Sequence[str] = (), announce: Announce = lambda step: None
 ) -> CombinationResult:
-    """`merge` datasets given by address, and Parquet files and folders given by path.
+    """`merge` datasets, Parquet files and folders of Parquet files into one destination.
 
     A Parquet file contains measurements with their models, but not failures next to times, code of kernels and co-runs;
-    these are lost. Rows of Parquet files go through a temporary dataset in the folder for temporary files, so that
-    memory does not grow with them. Only one process at a time writes to a file or folder; others wait.
+    a Parquet destination loses these. Rows of Parquet files are copied to a temporary dataset on disk, so that memory
+    does not grow with their number. Only one process at a time writes to a file or folder; others wait.
 
     Args:
-        into: destination; its rows are kept.
+        sources: addresses of datasets, or paths of Parquet files and folders.
+        into: destination, an address or a path; its rows are kept.
         partition_by: columns that partition a folder of Parquet files (`parquet.write_parts`), which is created if it
-            does not exist. Without them, an existing folder keeps its partition columns.
-        announce: gets messages about slow steps.
+            does not exist. Without columns, an existing folder keeps its partition columns.
+        announce: called with a message before each slow step.
 
     Raises:
-        UsageError: a source cannot be merged, `into` is one of the sources, or it does not fit the other arguments.
+        UsageError: a source cannot be merged, `into` is or is inside one of the sources, or `into` does not fit
+            `partition_by`.
         DatasetError: a database or a file cannot be read or written; then nothing was changed.
     """
     into, sources = _addressed(into), [_addressed(source) for source in sources]
@@ -140,7 +142,7 @@ def _columns_of(into: str, columns: Sequence[str]) -> Sequence[str] | None:
 
 @contextlib.contextmanager
 def _alone(into: str, announce: Announce) -> Iterator[None]:
-    """Prevent other processes from merging into the same file or folder, because rows of one of them would be lost."""
+    """Wait for other processes that merge into the same file or folder, and lock it: otherwise rows could be lost."""
     place = Path(os.path.realpath(into))
     name = hashlib.sha256(os.fsencode(place.name)).hexdigest()[:16]  # a longer one might be too long
     with contextlib.ExitStack() as stack:
@@ -155,7 +157,10 @@ def _alone(into: str, announce: Announce) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _gathered(sources: Sequence[str], into: str, announce: Announce) -> Iterator[tuple[Dataset, CombinationResult]]:
-    """Yield a dataset with everything for a file or folder, while it is written, and the new rows."""
+    """Yield a temporary dataset with the rows to write to a file or folder, and the result of the combination.
+
+    The dataset contains the rows of the existing destination and of all sources.
+    """
     with _temporary() as url:
         path, before = Path(into), dict.fromkeys(_NAMED_IN_ROWS, 0)
         if path.is_file() or (path.is_dir() and any(path.rglob("*.parquet"))):
@@ -172,13 +177,13 @@ def _gathered(sources: Sequence[str], into: str, announce: Announce) -> Iterator
 
 
 def _named_in_rows(dataset: Dataset) -> dict[str, int]:
-    """Return the number of models, operators and so on that a dataset's measurements refer to, by table."""
+    """Return by table the number of rows (models, operators, ...) to which a dataset's measurements refer."""
     keys = _NAMED_IN_ROWS.items()
     return {name: _count(dataset, select(key).where(key.is_not(None)).distinct()) for name, key in keys}
 
 
 def _left_out(dataset: Dataset, named: dict[str, int]) -> dict[str, int]:
-    """Return the number of rows to which no measurement refers, by table; empty if there are none."""
+    """Return by table the number of rows that a Parquet file cannot store; tables without any are left out."""
     failed = select(schema.measurements.c.key).where(schema.measurements.c.error.is_not(None))
     rows = {
         "models": select(schema.models.c.key),
@@ -218,7 +223,7 @@ def _opened(source: str, announce: Announce) -> Iterator[Dataset]:
 
 
 def _read(path: Path, dataset: Dataset, announce: Announce) -> None:
-    """Copy a file or folder into an empty dataset.
+    """Copy the rows of a Parquet file or folder into an empty dataset.
 
     Raises:
         DatasetError: a row cannot be read; a merge never skips rows silently.

@@ -40,7 +40,7 @@ class Csv(FlatTextFormat):
         return lambda row: writer.writerow(_cell(column, row[column.name]) for column in columns)
 
     def read(self, path: Path) -> Iterator[tuple[int, FlatRow | None]]:
-        """Yield the rows of a CSV file; a row with too few or too many cells is None."""
+        """Yield the rows of a CSV file; a row with a wrong number of cells or a cell of another type is None."""
         limit = csv.field_size_limit(sys.maxsize)  # one cell holds all samples of a measurement
         try:
             with open(path, newline="", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""`export_table`: writes a dataset to a file of any format."""
+"""`export_table`: writes the measurements of a dataset to a file in one of the formats."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def export_table(
     table: str = "measurements",
     partition_by: Sequence[str] = (),
 ) -> Exported:
-    """Write the measurements that a format can express; the flat formats can express all.
+    """Write the measurements that a format can express to a file; the flat formats can express all.
 
-    The file appears under its name only when it is complete; an older file is kept until then. Some formats name no
-    device, and none except the flat ones names the thread count or the cache state. If the rows differ in one of these,
-    the error lists the choices; they are never mixed.
+    The file appears under its name only when it is complete; an older file is kept until then. Some formats contain no
+    device, and only the flat formats contain the thread count and the cache state. Rows that differ in a value that the
+    format does not contain are never mixed: UsageError is raised, and its message lists the values to choose from.
 
     Args:
         format: one of `FORMATS`. In CSV an empty cell is a missing value; nested values are JSON in CSV and Parquet,
@@ -41,13 +41,14 @@ def export_table(
         where: condition in SQL over the columns of the flat table, e.g. ``anchor = 'nn.conv2d' and threads = 2``.
         threads: only measurements with this requested thread count.
         device: only measurements of this processor (its name) or device (its key).
-        table: flat table, one of `op_profiler.dataset.flat.TABLES`.
+        table: name of the flat table, one of `op_profiler.dataset.flat.TABLES`.
         partition_by: columns that partition a folder of Parquet files; `path` is then the folder.
 
     Raises:
-        UnknownNameError: there is no such format or table.
-        UsageError: a condition cannot be used, or leaves a choice; the message lists the choices.
-        DatasetError: the dataset cannot be read, or has no such device; the message lists its devices.
+        UnknownNameError: there is no format or table with this name.
+        UsageError: the condition is invalid, the rows differ in a value that the format does not contain, or the
+            format does not fit `table` or `partition_by`.
+        DatasetError: the dataset cannot be read, or does not contain the device; the message lists its devices.
         OpProfilerError: the file cannot be written.
     """
     condition = _condition(where, threads, device, flat_table(table))
@@ -77,8 +78,8 @@ def write_trace(path: Path, dataset: Dataset, keys: Sequence[str], note: Callabl
     """Write the runs of models as a trace for Perfetto.
 
     Args:
-        keys: keys of the models; empty for those that could not be lowered.
-        note: gets a line for each kind of measurement that is not in the file.
+        keys: keys of the models; an empty string for a model that could not be lowered.
+        note: called with a line for each kind of measurement that is not in the file.
 
     Raises:
         OpProfilerError: the dataset cannot be read, or the file cannot be written.
@@ -90,7 +91,7 @@ def write_trace(path: Path, dataset: Dataset, keys: Sequence[str], note: Callabl
 
 
 def describe(done: Exported) -> list[str]:
-    """Return a line for each kind of measurement that is not in the file, with the reason."""
+    """Return lines that say how many measurements were not exported, and why; empty if all were exported."""
     lines = [f"no row: {done.none_since}"] if done.none_since else []
     lines += [f"left out: {several(count, 'measurement')}: {reason}" for reason, count in sorted(done.left_out.items())]
     if done.slower:
@@ -107,7 +108,10 @@ def _check_device(dataset: Dataset, device: str) -> None:
 
 
 def _condition(where: str | None, threads: int | None, device: str | None, table: FlatTable) -> str | None:
-    """Return `where` and the conditions of the options; `where` is checked separately, so it cannot affect them."""
+    """Return one condition from `where` and the options, or None if none of them is given.
+
+    `where` is checked before it is combined, so it cannot change the conditions of the options.
+    """
     parts = [] if where is None else [f"({parse_where(where, table)})"]
     if threads is not None:
         parts.append(f"threads = {threads}")

@@ -1,7 +1,7 @@
-"""Formats that contain the complete flat table: their writers, and readers that restore rows and models.
+"""Base classes of the formats that contain the complete flat table, and the import of its rows and models.
 
-Every row is checked against its own keys: a row that does not give the same workload, schedule and device key was not
-exported in this form, and is counted instead of stored.
+The workload, schedule and device keys of every row are computed again from its cells. A row whose keys differ from the
+keys in the file was changed after the export; it is counted as unreadable, not stored.
 """
 
 from __future__ import annotations
@@ -38,22 +38,21 @@ _INFINITE = {"Infinity": float("inf"), "-Infinity": float("-inf"), "NaN": float(
 _NOTE = "imported from a flat table: only the operators that it holds are known"
 _FIRST_READABLE = 3  # version of the tables
 ADDED_LATER = frozenset(column.name for column in COLUMNS if column.since > _FIRST_READABLE)
-"""Columns that files of earlier versions do not have; their values are then unknown."""
+"""Columns that files of earlier versions lack; the values of these columns are then unknown."""
 
 
 class FlatFormat(Format):
-    """A format of the flat table. A subclass reads rows and writes a dataset."""
+    """Base class of formats that contain the flat table. A subclass implements `read` and `write_from`."""
 
     takes_device = False
     tables = tuple(TABLES)
 
     @abc.abstractmethod
     def read(self, path: Path) -> Iterator[tuple[int, FlatRow | None]]:
-        """Yield the rows of a file with their numbers from 1; a truncated row, or one with cells of another type, is
-        None.
+        """Yield the rows of a file with their numbers, from 1; None for a truncated row or wrong types of cells.
 
         Raises:
-            DatasetError: it cannot be read, or lacks columns; the message names them.
+            DatasetError: the file cannot be read, or lacks columns; the message names them.
         """
 
     def read_into(
@@ -65,16 +64,16 @@ class FlatFormat(Format):
         precision: Precision = "float32",
         progress: Progress | None = None,
     ) -> Imported:
-        """Store the rows of a file; `device` and `precision` are not used, as each row states both."""
+        """Store the rows of a file; `device` and `precision` are ignored, because each row contains both."""
         return store_flat(dataset, self.read(path), progress)
 
 
 class FlatTextFormat(FlatFormat):
-    """A text format with one row per line. A subclass reads rows and writes a line."""
+    """Base class of text formats with one row per line. A subclass implements `read` and `writer`."""
 
     @abc.abstractmethod
     def writer(self, file: TextIO, columns: Sequence[Column]) -> Callable[[FlatRow], object]:
-        """Write the header, and return a function that writes a row to the file."""
+        """Write the header, if the format has one, and return a function that writes a row to the file."""
 
     def write_from(
         self, dataset: Dataset, path: Path, *, where: str | None = None, table: str = "measurements"
@@ -92,8 +91,8 @@ def row_values(found: Mapping[str, Any], read: Callable[[Column, Any], Any]) -> 
     """Return the values of all columns; None for a row that lacks a column or has a value of another type.
 
     Args:
-        found: values of the row, by column; columns of later versions may be missing.
-        read: converts such a value into that of the column; raises ValueError if the type is wrong.
+        found: values of the row as in the file, by column name; columns of `ADDED_LATER` may be missing.
+        read: converts a value in the file to the value of the column; raises ValueError if its type is wrong.
     """
     try:
         return {c.name: read(c, found.get(c.name) if c.name in ADDED_LATER else found[c.name]) for c in COLUMNS}
@@ -105,7 +104,7 @@ def check_columns(path: Path, found: Mapping[str | Any, Any]) -> None:
     """Reject a file that lacks columns of the flat table.
 
     Raises:
-        DatasetError: some are missing; the message names them.
+        DatasetError: columns are missing; the message names them.
     """
     names = [column.name for column in COLUMNS if column.name not in ADDED_LATER]
     missing = [name for name in names if name not in found]
@@ -118,7 +117,7 @@ def check_columns(path: Path, found: Mapping[str | Any, Any]) -> None:
 
 
 def operator_of_row(row: FlatRow) -> Operator:
-    """Return the operator of a row.
+    """Return the operator that a flat row describes.
 
     Raises:
         ValueError, TypeError, KeyError: the cells do not describe an operator.
@@ -134,7 +133,7 @@ def operator_of_row(row: FlatRow) -> Operator:
 
 
 def row_of(flat: FlatRow) -> tuple[Operator, Row]:
-    """Return operator and measurement of a row.
+    """Return the operator and the measurement that a flat row describes.
 
     Raises:
         ValueError, TypeError, KeyError: the cells do not describe a measurement, or contradict the row's keys.
@@ -159,13 +158,15 @@ def row_of(flat: FlatRow) -> tuple[Operator, Row]:
 
 
 def device_of_row(flat: FlatRow) -> Device:
-    """Return the device of a row."""
+    """Return the device that a flat row describes."""
     return build(Device, _row_in(schema.devices, flat))
 
 
 def _row_in(table: Table, flat: FlatRow) -> FlatRow:
-    """Return the row of a table of `schema` by the names of its columns; columns that older files lack get the value
-    that older datasets got."""
+    """Return the part of a flat row that belongs to a table of `schema`, by the table's column names.
+
+    Columns that older files lack get the table's default values, as the rows of older datasets did.
+    """
     found = {column.name: flat[column.info["flat"]] for column in table.columns if column.doc}
     given = {column.name: column.server_default for column in table.columns if not column.nullable}
     return {
@@ -175,7 +176,7 @@ def _row_in(table: Table, flat: FlatRow) -> FlatRow:
 
 
 def _finite(value: Any) -> Any:
-    """Return a value with the numbers that JSON lacks, which are text in the flat table."""
+    """Return a value whose texts "Infinity", "-Infinity" and "NaN" are converted back to numbers."""
     if isinstance(value, dict):
         return {name: _finite(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -186,11 +187,11 @@ def _finite(value: Any) -> Any:
 def store_flat(
     dataset: Dataset, numbered: Iterable[tuple[int, FlatRow | None]], progress: Progress | None, *, checked: bool = True
 ) -> Imported:
-    """Store rows of the flat table, except those that the dataset has in equal, newer or better form.
+    """Store rows of the flat table, except rows that the dataset already has in equal, newer or better form.
 
     Args:
         numbered: rows with their numbers in the file; None for an unreadable row.
-        checked: look for suspicious rows, which keeps some numbers of each row in memory.
+        checked: whether to look for suspicious rows, which keeps some numbers of each row in memory.
     """
     done, remaining = _FlatImport(dataset, checked=checked), iter(numbered)
     with dataset.transaction():
@@ -202,10 +203,10 @@ def store_flat(
 
 
 class _FlatImport:
-    """State of an import of rows.
+    """State of an import of flat rows.
 
     Attributes:
-        rows: rows that were understood so far.
+        rows: number of valid rows so far, including those that the dataset already had.
     """
 
     def __init__(self, dataset: Dataset, *, checked: bool) -> None:
@@ -214,7 +215,7 @@ class _FlatImport:
         self._problems: list[str] = []
 
     def add(self, numbered: Iterable[tuple[int, FlatRow | None]]) -> None:
-        """Store some rows, inside the caller's transaction."""
+        """Store a chunk of rows inside the caller's transaction, and count invalid rows."""
         read: list[_Measured] = []
         for number, flat in numbered:
             try:
@@ -235,7 +236,7 @@ class _FlatImport:
         self._failed += len(stored & {flat["measurement_key"] for flat, _, _ in read if flat["error"] is not None})
 
     def result(self) -> Imported:
-        """Return the result, with suspicious rows."""
+        """Return the result of the import, including the suspicious rows."""
         return self._checks.added_to(
             Imported(
                 rows=self._stored,
@@ -249,9 +250,9 @@ class _FlatImport:
 
 
 def _store(dataset: Dataset, rows: Sequence[_Measured]) -> set[str]:
-    """Store measurements with their models, the positions of their operators, and the models' latencies, if known.
+    """Store measurements with their models, the positions of the operators, and the models' latencies, if known.
 
-    Existing data of models is kept, except for an older latency that is not better.
+    Existing data of models is kept, except for a latency that is neither newer nor better than the latency in the rows.
 
     Returns:
         Keys of the measurements that were stored.
@@ -272,7 +273,7 @@ def _store(dataset: Dataset, rows: Sequence[_Measured]) -> set[str]:
 
 
 def _add_model(dataset: Dataset, flat: FlatRow, row: Row) -> None:
-    """Store a model as not extracted, because the table may not contain all of its operators."""
+    """Store a model if the dataset lacks it, with a note that the table may not contain all of its operators."""
     if dataset.find_model(row.model_key) is not None:
         return
     dataset.add_model(
@@ -290,7 +291,7 @@ def _add_model(dataset: Dataset, flat: FlatRow, row: Row) -> None:
 
 
 def _add_links(connection: Connection, rows: Sequence[_Measured]) -> None:
-    """Add links of operators to models; `Dataset.add_operators` would replace all existing ones."""
+    """Add links of operators to models; existing links are kept (`Dataset.add_operators` would replace them)."""
     links: dict[tuple[str, str], dict[str, Any]] = {}
     for flat, row, operator in rows:
         identity = (row.model_key, operator.key)
@@ -306,7 +307,7 @@ def _add_links(connection: Connection, rows: Sequence[_Measured]) -> None:
 
 
 def _add_timing(dataset: Dataset, flat: FlatRow, row: Row) -> None:
-    """Store the latency of a model from the newest row that has it; a stored latency with its rounds is kept."""
+    """Store the latency of a model from a flat row; a stored latency with its rounds is kept."""
     timing = ModelTiming(
         whole_model=Measurement(median_us=flat["whole_model_us"]),
         before_us=None,

@@ -1,4 +1,4 @@
-"""`Format`, the contract of file formats, and functions that readers of tables share."""
+"""`Format`, the base class of file formats, and types and functions that the readers of tables share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from op_profiler.measure.measurement import Precision
 
 FIELDS = ("depthwise", "batch", "in_channels", "size", "out_channels", "kernel", "stride", "fused")
-"""Columns of a convolution, in the order of `Convolutions.matrix`; `fused`: the residual addition is included."""
+"""Columns of `Convolutions.matrix`, in order; `fused` is 1 if the residual addition is included."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,21 +49,20 @@ class Convolutions:
 
     @property
     def ratio(self) -> np.ndarray:
-        """Return the ratio of input to output channels, rounded down to two decimals; 0 for a stem (3 input
-        channels)."""
+        """Return the ratio of input to output channels, rounded down to two decimals; 0 for 3 input channels (stem)."""
         channels = self.column("in_channels")
         ratios: np.ndarray = np.floor(channels / self.column("out_channels") * 100) / 100
         return np.where(channels == 3, 0.0, ratios)
 
     def where(self, mask: np.ndarray) -> Convolutions:
-        """Return the entries of a mask or of indices."""
+        """Return the convolutions that a boolean mask or an array of indices selects."""
         return Convolutions(self.matrix[mask], self.latency_us[mask])
 
     @classmethod
     def of(
         cls, rows: Sequence[Sequence[int]] | np.ndarray, latency_us: Sequence[float] | None = None, **counts: int
     ) -> Convolutions:
-        """Return convolutions from rows in the order of `FIELDS`."""
+        """Create convolutions from rows of `FIELDS`; times are NaN without `latency_us`; `counts` as the attributes."""
         matrix = np.asarray(rows, dtype=np.int64).reshape(-1, len(FIELDS))
         times = np.full(len(matrix), np.nan) if latency_us is None else np.asarray(latency_us, dtype=np.float64)
         return cls(matrix, times, **counts)
@@ -74,11 +73,11 @@ class TableRow:
     """One row of a table of another project.
 
     Attributes:
-        samples_us: microseconds of one call; several if the table has percentiles. Empty for a failure.
-        median_us: microseconds; None for a failure.
-        error: why there is no time; None if there is one.
-        device: device of the measurement, if the row names it.
-        remark: what is suspicious about the row itself.
+        samples_us: times of one call, microseconds: one value, or all percentiles of the row. Empty for a failure.
+        median_us: median of one call, microseconds; None for a failure.
+        error: why the row has no time; None for a row with a time.
+        device: device of the measurement; None if the row does not name it.
+        remark: why the row is suspicious; None if it is not.
     """
 
     shape: Shape
@@ -92,7 +91,7 @@ class TableRow:
     def of(
         cls, shape: Shape, latency_us: float | None, *, device: str | None = None, remark: str | None = None
     ) -> TableRow:
-        """Return a row with one time; None for a row that its table marks as failed."""
+        """Create a row with one time in microseconds; None as the time creates a failure."""
         if latency_us is None:
             return cls(shape=shape, error="failed when the table was made", device=device, remark=remark)
         return cls(shape=shape, samples_us=(latency_us,), median_us=latency_us, device=device, remark=remark)
@@ -100,13 +99,13 @@ class TableRow:
 
 @dataclasses.dataclass(frozen=True)
 class ReadTable:
-    """Contents of a file.
+    """Contents of a table of another project.
 
     Attributes:
         entries: valid rows with their line numbers, from 1.
-        unreadable: number of each invalid line, and the reason.
+        unreadable: line number of each invalid line, and why it is invalid.
         unknown: number of rows of unsupported kinds of operators, by the name of the kind.
-        mechanism: cache state of the times, as in ``Settings.cache_mechanism``.
+        mechanism: how the table's cache state was reached, for ``Settings.cache_mechanism``.
     """
 
     entries: Sequence[tuple[int, TableRow]]
@@ -120,17 +119,17 @@ class Imported:
     """Result of an import.
 
     Attributes:
-        rows: number of measurements that are now in the dataset.
-        failed: number of these that are failed trials.
-        unreadable: number of lines that are not valid rows of the format (truncated, foreign, of another version).
+        rows: number of measurements that were stored.
+        failed: number of failed measurements in the file.
+        unreadable: number of lines that are not valid rows of the format (truncated, of another format or version).
         unknown: number of rows of unsupported kinds of operators, by the name of the kind.
         known: number of rows that the dataset already had in equal, newer or better form; they are unchanged.
         merged: number of rows that became samples of the same measurement as another row of the file.
-        failed_beside: number of failed rows that another row of the file describes; they are not stored.
+        failed_beside: number of failed rows that were not stored, because their measurement has another row.
         suspicious: number of suspicious rows, by the kind of `checks.Finding`; they are stored.
-        examples: the first of these, as text.
-        problems: texts of the first invalid lines with the reason.
-        rejected: number of rows of a supported kind whose operator is ambiguous, by reason.
+        examples: descriptions of the first suspicious rows.
+        problems: descriptions of the first invalid lines.
+        rejected: number of rows of a supported kind whose operator is invalid or ambiguous, by reason.
     """
 
     rows: int
@@ -151,10 +150,10 @@ class Exported:
     """Result of an export.
 
     Attributes:
-        rows: measurements written.
+        rows: number of measurements that were written.
         left_out: number of measurements that the format cannot express, by reason.
         slower: number of measurements that were left out because the file has a faster one of the same operator.
-        none_since: why no row was written although none was left out; None otherwise.
+        none_since: why the export is empty, if no measurement was selected; otherwise None.
     """
 
     rows: int
@@ -168,11 +167,11 @@ Progress = Callable[[int, int], None]
 
 
 class Format(abc.ABC):
-    """A file format, in both directions if `reads` is true. Subclasses are registered in `op_profiler.dataset.formats`.
+    """A file format for export, and for import if `reads` is true. `op_profiler.dataset.formats` lists the subclasses.
 
     Attributes:
-        reads: False for formats that are only written; `read_into` then raises UsageError.
-        takes_device: False if every row names its device, so that the user must not give one.
+        reads: False for formats that cannot be imported; `read_into` then raises UsageError.
+        takes_device: False if every row names its device, so that the user must not give a device.
         takes_precision: True if `read_into` needs the dtype of the tensors, because the format does not contain it.
         tables: tables of `op_profiler.dataset.flat.TABLES` that can be written.
     """
@@ -195,12 +194,13 @@ class Format(abc.ABC):
         """Store every row of a file in one transaction. Reading the same file twice adds nothing.
 
         Args:
-            device: name of the measured device; None: that in the file, otherwise the file's name.
+            device: name of the measured device; None: the name in the file, or else a name with the file's name.
             precision: dtype of the tensors; see `takes_precision`.
+            progress: called with the number of stored rows and the number of all rows.
 
         Raises:
             OpProfilerError: the file cannot be read or is of another format.
-            DatasetError: likewise, or the dataset cannot be written.
+            DatasetError: the same for some formats, or the dataset cannot be written.
         """
 
     @abc.abstractmethod
@@ -214,7 +214,7 @@ class Format(abc.ABC):
             table: one of `tables`.
 
         Raises:
-            UsageError: a condition cannot be used, or leaves a choice; the message lists the choices.
+            UsageError: the condition is invalid, or the rows differ in a value that the format does not contain.
             DatasetError: the dataset cannot be read.
             OpProfilerError: the file cannot be written.
             MissingPackageError: a package that the format needs is not installed.
@@ -222,14 +222,15 @@ class Format(abc.ABC):
 
 
 class UnknownKindError(ValueError):
-    """A valid row of an unsupported kind of operator; the text is the name of the kind."""
+    """Raised for a valid row whose kind of operator is not supported; the message is the name of the kind."""
 
 
 def read_entries(lines: Iterable[tuple[int, str]], parse: Callable[[str], TableRow], *, mechanism: str) -> ReadTable:
-    """Read a table from its numbered lines and a function that parses one of them.
+    """Parse the numbered lines of a table.
 
     Args:
-        parse: raises ValueError with the reason for an invalid line.
+        parse: parses one line; raises ValueError with the reason if the line is invalid.
+        mechanism: see `ReadTable`.
     """
     entries: list[tuple[int, TableRow]] = []
     unreadable: list[tuple[int, str]] = []
@@ -245,7 +246,7 @@ def read_entries(lines: Iterable[tuple[int, str]], parse: Callable[[str], TableR
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Return the lines that are not empty, stripped, with their numbers from 1; ``#`` begins a comment.
+    """Yield the stripped lines of a text file with their numbers, from 1, without empty lines and ``#`` comments.
 
     Raises:
         DatasetError: the file cannot be read, or is not text.
@@ -262,13 +263,13 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def latency(text: str, *, us: float) -> float | None:
-    """Return a latency in microseconds; None for -1, which marks a failure.
+    """Parse a latency and return it in microseconds; None for -1, which marks a failure.
 
     Args:
-        us: microseconds in one unit of the table.
+        us: microseconds per unit of the table.
 
     Raises:
-        ValueError: the text is not a positive number.
+        ValueError: the text is neither a positive number nor -1.
     """
     try:
         value = float(text)
@@ -282,7 +283,7 @@ def latency(text: str, *, us: float) -> float | None:
 
 
 def whole(text: str) -> int:
-    """Return an integer; ``3.0``, as pandas writes it, is accepted.
+    """Parse an integer; ``3.0``, as pandas writes integers, is accepted.
 
     Raises:
         ValueError: the text is not an integer.
@@ -297,5 +298,5 @@ def whole(text: str) -> int:
 
 
 def number_text(value: float) -> str:
-    """Return a latency as text with at most 9 digits, which is exact for every measured time."""
+    """Return a latency as text with at most 9 significant digits, more than a measured time has."""
     return f"{value:.9g}"

@@ -42,7 +42,7 @@ def parse_row(row: Mapping[str, str], *, dtype: str = "float32") -> TableRow:
     """Parse one row, given its cells by the names of `COLUMNS`; milliseconds become microseconds.
 
     Raises:
-        ValueError: it is not a valid row, or has no latency.
+        ValueError: the row is not valid, or has no latency.
     """
     names = ("kernel_size", "filter_size", "input_h", "input_w", "input_channel", "stride")
     kernel, filters, height, width, channels, stride = (whole(row[name]) for name in names)
@@ -65,10 +65,10 @@ def parse_row(row: Mapping[str, str], *, dtype: str = "float32") -> TableRow:
 
 
 def mixed_up(height: int, width: int, channels: int) -> str | None:
-    """Return why height, width and channels seem to be swapped; None if they do not.
+    """Return why height or width seems to be swapped with channels; None if they do not seem to be swapped.
 
-    Images are square in nearly every model, so if two of the numbers are equal but not height and width, they are
-    probably swapped.
+    Images are square in nearly every model. If height and width differ and one of them equals channels, the numbers are
+    probably in another order.
     """
     if height != width and channels in (height, width):
         other = "height" if channels == width else "width"
@@ -77,10 +77,10 @@ def mixed_up(height: int, width: int, channels: int) -> str | None:
 
 
 def format_row(name: str, conv: Conv, latency_us: float) -> list[str]:
-    """Return the cells of one row.
+    """Return the cells of a convolution's row; microseconds become milliseconds.
 
     Args:
-        name: name of the model.
+        name: first cell, the name of the model.
 
     Raises:
         Unfit: the format cannot express the convolution.
@@ -99,7 +99,7 @@ def format_row(name: str, conv: Conv, latency_us: float) -> list[str]:
 
 
 def format_line(cells: list[str]) -> str:
-    """Return a line of CSV, without its end."""
+    """Return cells as a line of CSV, without a newline."""
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator="").writerow(cells)
     return buffer.getvalue()
@@ -121,7 +121,7 @@ def _padding(word: str, kernel: int, stride: int, size: tuple[int, int]) -> tupl
 
 
 def _same(size: int, kernel: int, stride: int) -> tuple[int, int]:
-    """Return TensorFlow's padding of one axis, before and after; if it is odd, it is larger at the end."""
+    """Return TensorFlow's SAME padding before and after one axis; an odd total is larger at the end."""
     total = max((-(-size // stride) - 1) * stride + kernel - size, 0)
     return total // 2, total - total // 2
 
@@ -158,8 +158,11 @@ class Gsoc(TableFormat):
         return read_entries(lines, parse, mechanism=MECHANISM)
 
     def shape_line(self, shape: Shape, row: Mapping[str, Any]) -> str:
-        """Return a CSV line in milliseconds, named after the model or else the operator; raises Unfit as `format_row`
-        does."""
+        """Return a CSV line with the name of the model, or of the operator if the row has no model; times in ms.
+
+        Raises:
+            Unfit: the format cannot express the operator.
+        """
         name = row["model_name"] or row["operator_name"]
         return format_line(format_row(name, convolution(shape), row["median_us"]))
 

@@ -40,24 +40,25 @@ def import_table(
     precision: Precision = "float32",
     progress: Progress | None = None,
 ) -> Imported:
-    """Store every row of a file.
+    """Store every row of a file in a dataset.
 
     Args:
         format: one of `FORMATS`.
-        device: name of the measured device; None: that in the file, otherwise the file's name. Not used for formats
-            that name it in each row.
-        precision: dtype of the tensors, if the format needs it.
+        device: name of the measured device; None: the name in the file, or else a name with the file's name. Ignored
+            for formats whose rows name their devices.
+        precision: dtype of the tensors; ignored for formats that contain it.
+        progress: called with the number of stored rows and the number of all rows.
 
     Raises:
         UnknownNameError: `format` is not one of `FORMATS`.
         OpProfilerError: the file cannot be read or is of another format.
-        DatasetError: likewise, or the dataset cannot be written.
+        DatasetError: the same for some formats, or the dataset cannot be written.
     """
     return FORMATS.get(format).read_into(dataset, path, device=device, precision=precision, progress=progress)
 
 
 class RowChecks:
-    """Numbers of each row of a file, in which `check_rows` finds suspicious rows."""
+    """Collects work, traffic and time of each row of a file, and finds suspicious rows with `check_rows`."""
 
     def __init__(self) -> None:
         self._lines, self._identities = array("q"), array("q")
@@ -68,8 +69,8 @@ class RowChecks:
 
         Args:
             line: line number in the file.
-            time_us: microseconds of a call; None for a failure.
-            identity: equal for rows that measure the same.
+            time_us: time of a call, microseconds; None for a failure.
+            identity: equal for rows that measure the same operator under the same conditions.
         """
         self._lines.append(line)
         self._work.append(operator.flops)
@@ -78,7 +79,7 @@ class RowChecks:
         self._identities.append(hash(identity))
 
     def added_to(self, done: Imported, remarks: Sequence[Finding] = ()) -> Imported:
-        """Return the result of an import with suspicious rows: the number of each kind, and the first few as text.
+        """Return a copy of an import's result with the suspicious rows: the number of each kind, and examples.
 
         Args:
             remarks: suspicious rows found by other means.
@@ -95,9 +96,10 @@ class RowChecks:
 def store_entries(
     dataset: Dataset, path: Path, table: ReadTable, device: str | None, progress: Progress | None
 ) -> Imported:
-    """Store a table of another project. Rows of one operator on one device become one measurement with a sample each.
+    """Store a table of another project; all rows of one operator on one device become one measurement.
 
-    Suspicious rows are searched among all rows, not among measurements, in which duplicates are merged.
+    Each of these rows is a sample of the measurement. The search for suspicious rows uses the rows before they are
+    merged.
     """
     operators: dict[Any, Operator] = {}
     unreadable, checks = list(table.unreadable), RowChecks()
@@ -137,7 +139,7 @@ def store_entries(
 
 
 def _row(operator_key: str, processor: str, entries: Sequence[TableRow], mechanism: str) -> Row:
-    """Return one measurement from all rows of an operator on one device."""
+    """Return one dataset row from all table rows of an operator on one device."""
     return Row(
         operator_key=operator_key,
         schedule=UNKNOWN,
@@ -160,7 +162,7 @@ def _settings(mechanism: str, precision: Precision) -> Settings:
 
 
 def _measurement(entries: Sequence[TableRow]) -> Measurement:
-    """Return a measurement; each row is a round, and the percentiles of a single row are its samples, in order."""
+    """Return a measurement with one round per table row; for a single row, one round per percentile, in order."""
     timed = [entry for entry in entries if entry.median_us is not None]
     if not timed:
         return Measurement(error=entries[0].error)
@@ -189,10 +191,10 @@ def _store(dataset: Dataset, operators: Iterable[Operator], rows: Sequence[Row],
 
 
 def refuse_nothing(done: Imported, path: Path, format: str) -> None:
-    """Raise an error if an import found no row.
+    """Raise an error if an import found no valid row.
 
     Raises:
-        OpProfilerError: no row could be imported; the message has the first reasons.
+        OpProfilerError: no row was stored or already known; the message contains the first reasons.
     """
     if not done.rows and not done.known:
         reasons = f" ({'; '.join(done.problems[:2])})" if done.problems else ""

@@ -1,4 +1,4 @@
-"""Formats of one operator per line, which contain less than a measurement."""
+"""Base classes of formats with one operator per line, which contain only a part of a measurement."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _ALIKE = (
     *("core_set", *RESOURCE_FIELDS),
     *("machine_id", "tvm_version", "llvm_version", "cores", "device_key"),
 )
-"""Columns of the flat table that affect a time as much as the operator does. The last ones distinguish devices of one
-processor; ``device_key`` covers what has no column here."""
+"""Columns of the flat table that, like the operator, determine its time. The columns from ``machine_id`` on distinguish
+devices with the same processor; ``device_key`` covers properties that are not listed."""
 _NO_TIMES = {"median_us": 1.0, "min_us": 1.0, "samples_us": []}
-"""Replaces a row's times, so that the line contains the operator alone."""
+"""Fixed values for a row's times, so that two lines are equal if their operators are."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,9 +40,10 @@ class Line:
     """A measurement as a line of a format.
 
     Attributes:
-        shape: the part that describes the operator; of several measurements with the same shape only one can be kept.
+        shape: the line with fixed times, which identifies the operator: of lines with the same shape, only the fastest
+            is written.
         text: the complete line.
-        median_us: None for a failure.
+        median_us: median of a call, microseconds; None for a failure.
         conditions: values of `_ALIKE`.
     """
 
@@ -53,12 +54,12 @@ class Line:
 
 
 class LineFormat(Format):
-    """Writes one line per measurement.
+    """Base class of formats that write one line per measurement.
 
     Attributes:
         header: lines before the measurements.
-        every_row: whether all measurements of an operator are written; otherwise the fastest, provided that they differ
-            only in what a line contains.
+        every_row: whether all measurements of an operator are written. Otherwise only the fastest is written, and the
+            measurements must agree in all columns of `_ALIKE` that a line does not contain.
         told: columns of the flat table that a line contains in addition to the operator.
     """
 
@@ -74,13 +75,13 @@ class LineFormat(Format):
             row: row of the flat table.
 
         Raises:
-            Unfit: the format cannot express it.
+            Unfit: the format cannot express the measurement.
         """
 
     def write_from(
         self, dataset: Dataset, path: Path, *, where: str | None = None, table: str = "measurements"
     ) -> Exported:
-        """Write the header and a line for each measurement, or for the fastest of each operator: see `every_row`."""
+        """Write the header and a line for each measurement, or only the fastest of each operator (see `every_row`)."""
         from op_profiler.dataset.flat import flat_rows
 
         left_out: collections.Counter[str] = collections.Counter()
@@ -116,10 +117,10 @@ class LineFormat(Format):
 
 
 class TableFormat(LineFormat):
-    """A table of another project, with operators in plain layouts.
+    """Base class of formats of other projects, whose operators have plain layouts (not blocked).
 
     Attributes:
-        says_failures: whether the table can mark a failure.
+        says_failures: whether a line can mark a failure.
     """
 
     says_failures: ClassVar[bool] = False
@@ -132,15 +133,15 @@ class TableFormat(LineFormat):
             precision: dtype of the tensors; see `takes_precision`.
 
         Raises:
-            DatasetError: it cannot be read, or is of another format.
+            DatasetError: the file cannot be read, or is of another format.
         """
 
     @abc.abstractmethod
     def shape_line(self, shape: Shape, row: FlatRow) -> str:
-        """Return the line of an operator; raises Unfit as `line` does."""
+        """Return the line of an operator with this shape; raises Unfit if the format cannot express it."""
 
     def line(self, operator: Operator, row: FlatRow) -> str:
-        """Return the line of an operator in plain layouts."""
+        """Return the line of an operator; raises Unfit if its layouts are not plain or the format cannot express it."""
         shape = shape_of(operator)
         if row["median_us"] is None and not self.says_failures:
             raise Unfit("a failure, for which the format has no words")
@@ -162,20 +163,20 @@ class TableFormat(LineFormat):
 
 
 def convolution(shape: Shape) -> Conv:
-    """Return a shape that is a convolution; raise Unfit for others."""
+    """Return the given shape if it is a two-dimensional convolution; raise Unfit for any other shape."""
     if not isinstance(shape, Conv):
         raise Unfit("no two-dimensional convolution")
     return shape
 
 
 def _refuse_choices(lines: Sequence[Line], columns: Collection[str]) -> None:
-    """Check that all lines with the same contents agree in the columns that they do not contain.
+    """Check that lines that are equal in the columns they contain also agree in all other columns of `_ALIKE`.
 
     Args:
-        columns: columns that lines contain.
+        columns: columns of `_ALIKE` that lines contain.
 
     Raises:
-        UsageError: they do not agree; the message has the values and the option that chooses.
+        UsageError: lines do not agree; the message lists the values and the option that selects each of them.
     """
     written = [at for at, column in enumerate(_ALIKE) if column in columns]
     for at, column in enumerate(_ALIKE):
@@ -194,12 +195,12 @@ def _refuse_choices(lines: Sequence[Line], columns: Collection[str]) -> None:
 
 
 def _stored(value: Any) -> Any:
-    """Return a value as the database compares it, in which lists are text."""
+    """Return a value as the database stores it: a list becomes JSON text, so that a condition can be written for it."""
     return json.dumps(value, separators=(",", ":")) if isinstance(value, list) else value
 
 
 def _choice(column: str, value: Any) -> str:
-    """Return the option that chooses a value."""
+    """Return the command-line option that selects the rows with this value of a column."""
     if column == "processor":
         return f"--device {value!r}"
     if column == "threads":
@@ -208,7 +209,7 @@ def _choice(column: str, value: Any) -> str:
 
 
 def _fastest(lines: Iterable[Line]) -> list[Line]:
-    """Return the line with the least median for each operator; a time precedes any failure."""
+    """Return the line with the smallest median for each operator; a failure only if the operator has no time."""
     best: dict[str, Line] = {}
     for line in lines:
         known = best.get(line.shape)

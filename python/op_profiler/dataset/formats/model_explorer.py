@@ -1,9 +1,9 @@
 """Custom node data for Google's Model Explorer: the time of each node of the user's model in one run, in microseconds.
 
 Load the file while the model's graph is shown ("Load node data"). A node of an ONNX model and a call of a torch.export
-program are matched by their names. If the dataset has no names of calls of a torch model, the weight of a layer has the
-layer's time instead. The time of a fused operator is shown at the node of its heavy op. The format is only written,
-never read.
+program are matched by their names. If the dataset has no call names of a torch model, a layer's time is shown at the
+node of the layer's weight. The time of a fused operator is shown at the node of its heavy op. The format can be
+exported, not imported.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from op_profiler.dataset.formats.model_runs import ModelFormat, ModelRun
 from op_profiler.errors import UsageError
 
 _COLOURS = {50: "#fff7ec", 75: "#fdd49e", 90: "#fc8d59", 97: "#d7301f", 100: "#7f0000"}
-"""Colours of nodes by percentile of their times."""
+"""Colours of nodes, by the percentile of the node's time among all nodes."""
 
 
 class ModelExplorer(ModelFormat):
     """The format ``model_explorer``; see the module."""
 
     def content(self, runs: Sequence[ModelRun]) -> dict[str, Any]:
-        """Return node data of one run; raises UsageError for several."""
+        """Return the node data of one run in Model Explorer's format; raises UsageError for several runs."""
         if len(runs) > 1:
             raise UsageError(
                 f"{len(runs)} runs fit, and the file is for one graph; choose with --threads, --device and --where "
@@ -46,7 +46,7 @@ class ModelExplorer(ModelFormat):
 
 
 def _names(layers: Sequence[str]) -> Iterator[str]:
-    """Yield the names that the nodes of layers may have in graphs."""
+    """Yield the names that the nodes of these layers may have in the model's graph."""
     for layer in layers:
         yield layer
         if "/" not in layer:

@@ -1,4 +1,4 @@
-"""Formats of viewers that show runs of models; they are only written."""
+"""Base class of formats for viewers that show runs of models; these formats can be exported, not imported."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ class TimedCall:
     """One call of an operator in a run of a model.
 
     Attributes:
-        layers: layers of the user's model, that of the heavy op first; empty if unknown.
-        fx_nodes: nodes of the user's torch.export program, that of the heavy op first; empty if unknown.
+        title: title of the operator, from its op names.
+        layers: layers of the user's model in this call, the heavy op's layer first; empty if unknown.
+        fx_nodes: nodes of the user's torch.export program in this call, the heavy op's node first; empty if unknown.
         us: median of this call over the rounds in microseconds; the operator's median if no rounds are stored.
-        row: row of the flat table.
-        explained: plain values of the latest `OperatorExplanation` at this thread count; None if there is none.
+        row: row of the operator in the flat table.
+        explained: fields of the operator's latest `OperatorExplanation`; None if it has none at this thread count.
     """
 
     title: str
@@ -51,30 +52,30 @@ class TimedCall:
 
 @dataclasses.dataclass(frozen=True)
 class ModelRun:
-    """A model at one thread count on one device, with its calls in order."""
+    """A run of a model at one thread count on one device, with its calls in execution order."""
 
     title: str
     calls: Sequence[TimedCall]
 
 
 class ModelFormat(Format):
-    """Writes runs of models as JSON; a subclass defines the JSON."""
+    """Base class of formats that write runs of models as JSON; a subclass implements `content`."""
 
     reads = False
     takes_device = False
 
     @abc.abstractmethod
     def content(self, runs: Sequence[ModelRun]) -> Any:
-        """Return plain values; raise UsageError if these runs do not fit into one file."""
+        """Return the JSON-serializable content of the file; raise UsageError if it cannot contain all these runs."""
 
     def read_into(self, dataset: Dataset, path: Path, **_: Any) -> NoReturn:
-        """Raise UsageError: these formats are only written."""
+        """Raise UsageError, because formats for viewers cannot be imported."""
         raise UsageError(f"{path}: files of this format are for viewers; import reads csv, jsonl and parquet")
 
     def write_from(
         self, dataset: Dataset, path: Path, *, where: str | None = None, table: str = "measurements"
     ) -> Exported:
-        """Write the runs of the rows; calls without a time are counted as left out."""
+        """Write the runs of the selected rows; rows without a time or a call in a model are counted as left out."""
         from op_profiler.dataset.flat import flat_rows
 
         left_out: collections.Counter[str] = collections.Counter()

@@ -1,4 +1,4 @@
-"""Latency tables of Paddle: a header, then one operator a line, microseconds behind a tab.
+"""Latency tables of Paddle: a header, then one operator per line, followed by a tab and microseconds.
 
 op_type<TAB>device<TAB>us                      or, as PaddleSlim documents it: hardware,engine,timestamp
 conv,0,0,1,3,640,640,8,1,3,1,2,1<TAB>2433
@@ -34,13 +34,13 @@ _US = 1.0  # microseconds in the table's unit, which its header names
 
 
 def parse_header(line: str) -> str | None:
-    """Return the device in a header; None if the header has the word ``device`` instead of a name.
+    """Return the name of the device in a header; None if the header contains the word ``device`` instead of a name.
 
     PaddleSlim's documentation shows the header ``hardware,engine,timestamp`` without a unit; its tables are in
     microseconds.
 
     Raises:
-        ValueError: the line is not a header, or has another unit than microseconds.
+        ValueError: the line is not a header, or its unit is not microseconds.
     """
     words = [word.strip() for word in line.split("\t")]
     described = [word.strip() for word in line.split(",")]
@@ -58,7 +58,7 @@ def parse_row(line: str, *, dtype: str = "float32", device: str | None = None) -
 
     Raises:
         UnknownKindError: the operator is not a convolution.
-        ValueError: it is not a valid row, or has no latency.
+        ValueError: the row is not valid, or has no latency.
     """
     name, tab, time = line.partition("\t")
     op, *fields = name.split(",")
@@ -92,7 +92,7 @@ def parse_row(line: str, *, dtype: str = "float32", device: str | None = None) -
 
 
 def format_row(conv: Conv, latency_us: float) -> str:
-    """Return one row.
+    """Return the table row of a convolution.
 
     Raises:
         Unfit: the format cannot express the convolution.

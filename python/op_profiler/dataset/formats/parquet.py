@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from op_profiler.dataset.store import Dataset
 
 Condition = tuple[str, str, Any]
-"""A column, an operator of `pyarrow.parquet.filters_to_expression` such as ``=``, ``in`` or ``<``, and a value."""
+"""A condition on rows: column name, operator (``=``, ``in``, ``<``, ...: `pyarrow.parquet.filters_to_expression`),
+value."""
 _BATCH = 2000
 _ROW_GROUP = 20_000  # what is held of each part that is being written
 _GROUP_BYTES = 64 * 2**20
@@ -42,7 +43,7 @@ class Parquet(FlatFormat):
     def write_from(
         self, dataset: Dataset, path: Path, *, where: str | None = None, table: str = "measurements"
     ) -> Exported:
-        """Write row groups, each compressed with zstd while the next one is read from the dataset."""
+        """Write a Parquet file; each row group is compressed with zstd while the next one is read from the dataset."""
         flat = flat_table(table)
         schema = schema_of(flat.columns)
         batches = _CountingBatches(_batches(dataset, flat, schema, where=where))
@@ -61,7 +62,7 @@ class Parquet(FlatFormat):
         return Exported(batches.rows)
 
     def read(self, path: Path) -> Iterator[tuple[int, FlatRow | None]]:
-        """Yield the rows of a Parquet file; columns that later versions added are None where the file lacks them."""
+        """Yield the rows of a Parquet file; columns of later versions are None if the file lacks them."""
         check_columns(path, dict.fromkeys(_opened(path).schema.names))
         return self._numbered(path)
 
@@ -74,7 +75,7 @@ class Parquet(FlatFormat):
 
 
 def _groups(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[list[pyarrow.RecordBatch]]:
-    """Yield lists of batches that are written together: larger row groups make files smaller and faster to read."""
+    """Yield lists of batches that form one row group: larger row groups make files smaller and faster to read."""
     group: list[pyarrow.RecordBatch] = []
     for batch in batches:
         group.append(batch)
@@ -100,12 +101,14 @@ def write_parts(
     complete.
 
     Args:
-        by: names of columns of text, integers or booleans; none: files without subfolders.
-        replace: replace an existing folder.
+        by: names of partition columns (text, integers or booleans); empty: files without subfolders.
+        where: condition in SQL over the columns of the flat table.
+        table: one of `TABLES`.
+        replace: whether an existing folder is replaced.
 
     Raises:
-        UnknownNameError: there is no such column.
-        UsageError: a column has another type, or the folder exists.
+        UnknownNameError: the table or a partition column does not exist.
+        UsageError: a column has another type, or the folder exists and `replace` is false.
         OpProfilerError: the folder cannot be written.
     """
     flat = flat_table(table)
@@ -135,7 +138,7 @@ def write_parts(
 def _batches(
     dataset: Dataset, flat: FlatTable, schema: pyarrow.Schema, *, where: str | None
 ) -> Iterator[pyarrow.RecordBatch]:
-    """Yield the rows of a flat table as batches of Arrow, oldest first.
+    """Yield the rows of a flat table as Arrow record batches, oldest row first.
 
     Args:
         schema: schema of the columns, from `schema_of`.
@@ -147,7 +150,7 @@ def _batches(
 
 
 def _array(column: Column, values: Values, kind: pyarrow.DataType) -> pyarrow.Array:
-    """Return stored values as a file contains them: JSON without the numbers that JSON lacks, and samples as lists."""
+    """Return a column as an Arrow array: samples are lists, and infinities and NaN inside JSON become text."""
     if column.type == "samples":
         return _samples(pyarrow.array(values.distinct, pyarrow.string()), kind)
     array = pyarrow.array(map(_finite, values.distinct) if column.type == "json" else values.distinct, kind)
@@ -162,7 +165,7 @@ def _finite(text: str | None) -> str | None:
 
 
 def _samples(texts: pyarrow.StringArray, kind: pyarrow.DataType) -> pyarrow.Array:
-    """Parse each text as a line of a JSON file, which takes a quarter of the time of lists of Python's numbers.
+    """Parse the JSON texts of samples with Arrow's JSON reader, in a quarter of the time that Python lists take.
 
     Raises:
         DatasetError: a text is not JSON.
@@ -195,10 +198,11 @@ class _CountingBatches:
 
 
 def check_parts(flat: FlatTable, by: Sequence[str]) -> None:
-    """Reject columns whose values cannot name folders.
+    """Check that a folder can be partitioned by these columns.
 
     Raises:
-        UnknownNameError, UsageError: as `write_parts`.
+        UnknownNameError: the table has no column of this name.
+        UsageError: the values of a column are not text, integers or booleans.
     """
     kinds = {column.name: column.type for column in flat.columns}
     for name in by:
@@ -211,10 +215,10 @@ def check_parts(flat: FlatTable, by: Sequence[str]) -> None:
 
 
 def parted_by(folder: Path) -> tuple[str, ...] | None:
-    """Return the partition columns of a folder; None for an empty one.
+    """Return the partition columns of a folder of Parquet files; None if the folder contains no file.
 
     Raises:
-        UsageError: the folder contains something else.
+        UsageError: the folder contains other files, or files under different partition columns.
     """
     layouts = set()
     for path in sorted(folder.rglob("*")):
@@ -229,25 +233,25 @@ def parted_by(folder: Path) -> tuple[str, ...] | None:
 
 
 def _columns_above(path: Path, folder: Path) -> tuple[str, ...]:
-    """Return the columns in the names of the folders between a folder and a file in it."""
+    """Return the partition columns of a file: those in the names of the subfolders between `folder` and the file."""
     return tuple(part.partition("=")[0] for part in path.relative_to(folder).parts[:-1])
 
 
 def read_parquet(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> list[FlatRow]:
-    """Return all rows of `parquet_rows`."""
+    """Return all rows of a Parquet file or folder as a list of dicts; see `parquet_rows`."""
     return list(parquet_rows(path, columns))
 
 
 def parquet_rows(
     path: str | os.PathLike[str], columns: Sequence[str] | None = None, where: Sequence[Condition] = ()
 ) -> Iterator[FlatRow]:
-    """Yield the rows of a file or folder of this format, with the same values as `flat_rows`, in constant memory.
+    """Yield the rows of a Parquet file or folder, with the same values as `flat_rows`, in constant memory.
 
-    Rows share nested values, so do not change them. Columns of later versions are None.
+    Nested values are shared between rows, so do not change them.
 
     Args:
-        columns: names of the requested columns; None for all.
-        where: conditions that rows have to fulfil, all of them.
+        columns: names of the requested columns; columns that the file lacks are None. None: all columns of the file.
+        where: conditions; only rows that fulfil all of them are returned.
 
     Raises:
         DatasetError: the file is missing, or is not Parquet.
@@ -273,10 +277,10 @@ def parquet_rows(
 
 
 def refuse_unknown_columns(path: Path) -> None:
-    """Reject a file or folder with unknown columns before it is rewritten, which would lose them.
+    """Reject a file or folder with unknown columns before it is rewritten, because these columns would be lost.
 
     Raises:
-        UsageError: there are such columns.
+        UsageError: the file or folder has unknown columns; the message names them.
         DatasetError: the file or folder is not Parquet.
     """
     known = {column.name for column in MEASUREMENTS.columns}
@@ -289,7 +293,7 @@ def refuse_unknown_columns(path: Path) -> None:
 
 
 def _opened(path: str | os.PathLike[str]) -> Any:
-    """Open a file, or a folder of `write_parts`, whose partition columns are added to the columns of its files.
+    """Open a Parquet file, or a folder of `write_parts`, as a pyarrow dataset that includes the partition columns.
 
     Raises:
         DatasetError: the file or folder is missing, or is not Parquet.
@@ -310,7 +314,7 @@ def _opened(path: str | os.PathLike[str]) -> Any:
 
 
 def schema_of(columns: Sequence[Column]) -> pyarrow.Schema:
-    """Return the columns with their descriptions, which are stored in the file."""
+    """Return the Arrow schema of flat columns, with their descriptions as metadata."""
     types = {
         "text": pyarrow.string(),
         "integer": pyarrow.int64(),

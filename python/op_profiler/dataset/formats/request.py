@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from op_profiler.dataset.formats.format import Exported, Imported, Progress
 
 _NARROW = re.compile(r"(?:^|[^a-z0-9])(u?int8|i8|fp16|float16|f16|half)(?![a-z0-9])")
-"""Precisions other than float32, as they appear in file names."""
+"""Matches a precision other than float32 in a file name."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExportRequest:
-    """Options of an export: the rows, and the file."""
+    """Options of an export: which rows are written, and in which format."""
 
     format: Annotated[
         str | None,
@@ -50,10 +50,11 @@ class ExportRequest:
     db: DbOption = DEFAULT_DB
 
     def write(self, path: Path) -> Exported:
-        """Write a file, or a partitioned folder.
+        """Write the selected rows to a file, or to a partitioned folder.
 
         Raises:
-            UsageError: the rows or the name do not fit the format; otherwise as for `export_table`.
+            UsageError: the rows or the file name do not fit the format, or an option is invalid.
+            OpProfilerError: any other error of `export_table`.
         """
         from op_profiler.dataset import Dataset, export_table
 
@@ -81,10 +82,10 @@ class ExportRequest:
             )
 
     def _format_of(self, path: Path) -> str:
-        """Return the format for the suffix of a file's name.
+        """Return the format for the extension of a file's name; ``parquet`` if the name has no extension.
 
         Raises:
-            UsageError: no format has this suffix.
+            UsageError: no format has this extension.
         """
         suffix = path.suffix.lower()
         if suffix and suffix not in SUFFIXES and not self.partition_by:
@@ -95,7 +96,7 @@ class ExportRequest:
 
 
 def _precision(_: str, text: str) -> Precision:
-    """Return the precision with this name; raises UnknownNameError."""
+    """Return the given name if it is a precision; raises UnknownNameError otherwise."""
     if text not in get_args(Precision):
         raise UnknownNameError("precision", text, get_args(Precision))
     return cast("Precision", text)
@@ -103,7 +104,7 @@ def _precision(_: str, text: str) -> Precision:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImportRequest:
-    """Options of an import: properties that the file lacks, and the dataset."""
+    """Options of an import: format, properties that the file does not contain, and the dataset."""
 
     format: Annotated[
         str | None,
@@ -121,7 +122,7 @@ class ImportRequest:
     db: DbOption = DEFAULT_DB
 
     def format_of(self, file: Path) -> str:
-        """Return the given format, or the one of the file's extension."""
+        """Return the given format; otherwise the format of the file's extension, or autotvm for other extensions."""
         return self.format or SUFFIXES.get(file.suffix.lower(), "autotvm")
 
     def read(self, file: Path, progress: Progress | None = None) -> Imported:
@@ -131,7 +132,7 @@ class ImportRequest:
             progress: called with the number of stored rows, and the number of all rows.
 
         Raises:
-            UsageError: an option does not fit the format, or the precision has to be given.
+            UsageError: an option does not fit the format, or `precision` is required because of the file's name.
             OpProfilerError: the file is missing or of another format, or the dataset cannot be written.
         """
         from op_profiler.dataset import Dataset, import_table

@@ -51,11 +51,11 @@ _US = 1.0  # microseconds in the table's unit
 
 
 def parse_row(line: str) -> TableRow:
-    """Parse one row.
+    """Parse one JSON line.
 
     Raises:
-        UnknownKindError: the op_type has no counterpart in Relay here.
-        ValueError: it is not a valid row, or has no latency.
+        UnknownKindError: this op_type is not supported.
+        ValueError: the line is not a valid row, or has no latency.
     """
     row = json.loads(line)
     if not isinstance(row, dict):
@@ -78,10 +78,10 @@ def parse_row(line: str) -> TableRow:
 
 
 def format_row(shape: Shape, percentiles_us: Sequence[float], device: str) -> str:
-    """Return one row.
+    """Return the JSON line of an operator.
 
     Args:
-        percentiles_us: values in the order of `PERCENTILES`.
+        percentiles_us: times in the order of `PERCENTILES`, microseconds.
 
     Raises:
         Unfit: the format cannot express the operator.
@@ -174,7 +174,7 @@ def _dense(op: str, tensors: Sequence[TensorSpec], texts: Mapping[str, str]) -> 
 
 
 def _dtypes(tensors: Sequence[TensorSpec]) -> tuple[str, str, str]:
-    """Return the dtypes of data, weight and bias."""
+    """Return the dtypes of data, weight and bias; without a bias, the dtype of data in its place."""
     data, weight, *bias = (tensor.dtype for tensor in tensors)
     return data, weight, bias[0] if bias else data
 
@@ -262,7 +262,7 @@ def _quantized(name: str, dtype: str) -> str:
 
 
 def _percentiles(row: Mapping[str, Any]) -> Sequence[float]:
-    """Return the percentiles over the rounds; for an imported table, these are the samples."""
+    """Return the `PERCENTILES` over the rounds, microseconds; for a row imported from this format, its samples."""
     rounds = [sum(sample) / len(sample) for sample in row["samples_us"] if sample]
     if row["cache_mechanism"] == MECHANISM and len(rounds) == len(PERCENTILES):
         return rounds
@@ -277,7 +277,7 @@ class RuntimeLut(TableFormat):
     told = frozenset(("processor", "precision"))
 
     def read(self, path: Path, precision: Precision) -> ReadTable:
-        """Read JSON lines; `precision` is not used, as each line names the dtypes."""
+        """Read JSON lines; `precision` is ignored, because each line contains the dtypes."""
         return read_entries(numbered_lines(path), parse_row, mechanism=MECHANISM)
 
     def shape_line(self, shape: Shape, row: Mapping[str, Any]) -> str:

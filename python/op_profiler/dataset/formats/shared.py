@@ -1,10 +1,10 @@
-"""Shared calibrations: files of ``op-profiler calibrate --share``, which others check and merge.
+"""Shared calibrations: files of ``op-profiler calibrate --share`` that other users check and merge.
 
-`SHARED` declares their columns, all of which are in the flat table, and the allowed values; both writer and reader use
-it. Text comes from the compiler or from the system's description of the processor. Identifiers of the machine and of
-models become digits that depend on the user's own salt (`_salt`): nobody can verify a guess, and the same machine has
-the same digits in the user's next file. A file has no metadata, because pyarrow's type metadata can name Python
-classes.
+`SHARED` declares the columns of these files, all of which are in the flat table, and the allowed values; writer and
+reader use it. Text comes from the compiler or from the system's description of the processor. Identifiers of the
+machine and of models are replaced with hashes that depend on the user's own salt (`_salt`): nobody can verify a guess,
+and the same machine has the same hash in the user's next file. A file has no metadata, because pyarrow's type metadata
+can name Python classes.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from op_profiler.dataset.store import Dataset
 
 Rule = Callable[[Any], bool]
-"""Returns whether a value is allowed in a cell."""
+"""A function that returns whether a value is allowed in a cell."""
 
 SHIPPED_ROWS = (
     "origin in ('default', 'rule') and complete and error is null and model_key is not null"
     " and not (model_source = 'sample' and anchor in ('broadcast_to', 'copy', 'strided_slice'))"
 )
-"""Condition on the flat table: no failures, no tuned schedules, and no operators that only surround sampled ones."""
+"""SQL condition on the flat table that excludes failures, tuned schedules and operators that surround sampled ones."""
 _CALIBRATIONS = "model_source = 'sample' and model_name like 'calibrate%-apart-%'"
 MOST_BYTES, _MOST_UNPACKED_BYTES = 32 << 20, 256 << 20
 MOST_ROWS = 50_000
@@ -54,7 +54,7 @@ _CLASSES = b"ARROW:schema"
 _REFUSALS = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
 _PLAIN = re.compile(r"[ -~]*")
 _OF_PLACES = re.compile(r"[/\\~$`]")
-"""Characters that paths and addresses need."""
+"""Matches characters that paths and addresses contain; a cell must not contain them."""
 _PROPERTIES = ("family_model_stepping", "logical_cores", "physical_cores", "peaks", "compute_capability", "sm_count")
 _DETAILS = (
     *("gauge_us", "gauge_bytes", "exchange_us", "exchange_near_us", "compute_usual_us", "call_overhead_us", "denormal"),
@@ -72,7 +72,7 @@ def _number(least: float, most: float) -> Rule:
 
 
 def _nested(*names: str) -> Rule:
-    """Return the rule for plain values without paths; `names` are the only keys that an object may have at the top."""
+    """Return the rule for JSON values without paths; with `names`, the value must be an object with only these keys."""
     return lambda value: _is_plain(value) and (not names or (isinstance(value, dict) and value.keys() <= set(names)))
 
 
@@ -168,7 +168,7 @@ SHARED: dict[str, Rule] = {
 }
 """The columns of a shared file in order, each with its allowed values."""
 _IMPLIED = {"origin": "default", "complete": True, "model_source": "sample", "batch_size": 1, "samples_us": []}
-"""Other columns of the flat table that are equal in all rows; the remaining ones are unknown."""
+"""Columns of the flat table that a shared file lacks and whose values are the same in all its rows."""
 SHARED_COLUMNS = tuple({column.name: column for column in COLUMNS}[name] for name in SHARED)
 
 
@@ -176,10 +176,10 @@ _SCHEMA = schema_of(SHARED_COLUMNS).remove_metadata()
 
 
 def shared_rows(dataset: Dataset, device_key: str) -> list[FlatRow]:
-    """Return the rows of a device's calibrations that would be shared, with the columns of `SHARED`.
+    """Return the rows of a device's calibrations as they would be shared, with the columns of `SHARED`.
 
     Raises:
-        DatasetError: there are no such rows, or a value is not allowed in a shared file; the message names it.
+        DatasetError: the dataset has no usable calibration of this device, or a value is not allowed in a shared file.
         OpProfilerError: the salt of this user cannot be stored.
     """
     salt, where = _salt(), f"device_key = '{device_key}' and {_CALIBRATIONS} and {SHIPPED_ROWS}"
@@ -196,7 +196,7 @@ def shared_rows(dataset: Dataset, device_key: str) -> list[FlatRow]:
 
 
 def _salt() -> bytes:
-    """Return the random bytes of this user, which are created once and stored in the data folder."""
+    """Return this user's salt: random bytes that are created once and stored in the data folder."""
     path = data_folder() / "share_salt"
     with explained(str(path)), locked(path.with_suffix(".lock")):
         if not path.exists():
@@ -207,10 +207,10 @@ def _salt() -> bytes:
 
 
 def _without_names(row: FlatRow, salt: bytes) -> FlatRow:
-    """Return the shared columns of a row of the flat table, with digits in place of identifiers of machine and models.
+    """Return the shared columns of a flat row, with hashes in place of the identifiers of machine and models.
 
-    For a board, the user chose its key at the tracker. The key is part of its fingerprint, and it is the name of the
-    processor if the board does not report one.
+    A board has a key that the user chose at the tracker. The key is part of the board's fingerprint, and the name of
+    the processor if the board does not report one; both are therefore replaced.
     """
 
     def digits(*words: object) -> str:
@@ -252,14 +252,15 @@ def write_shared(rows: Sequence[FlatRow], path: Path) -> None:
 
 
 def read_shared(path: Path, content: bytes) -> Iterator[FlatRow]:
-    """Yield the rows of a shared file as checked rows of the flat table.
+    """Check the rows of a shared file, and yield them as rows of the flat table.
 
     Args:
         path: path of the file, for error messages.
         content: content of the file.
 
     Raises:
-        DatasetError: it is not a shared file, is too large, or has a row that may not be shared; the message has both.
+        DatasetError: it is not a shared file, is too large, or has a row that is not allowed; the message contains the
+            row number and the reason.
     """
     seen: set[str] = set()
     for number, cells in enumerate(_cells(path, content), 1):
@@ -287,7 +288,7 @@ def _cells(path: Path, content: bytes) -> Iterator[FlatRow]:
 
 
 def _check_file(file: parquet.ParquetFile) -> None:
-    """Check a file before its content is unpacked; raises ValueError."""
+    """Check metadata, columns and size of a file before its content is unpacked; raises ValueError."""
     about = file.metadata
     groups = [about.row_group(place) for place in range(about.num_row_groups)]
     if about.metadata:
@@ -302,7 +303,7 @@ def _check_file(file: parquet.ParquetFile) -> None:
 
 
 def _values(cells: FlatRow) -> FlatRow:
-    """Return cells with nested values parsed from their JSON text; raises ValueError."""
+    """Return the values of a row's cells, with JSON text parsed; raises ValueError."""
     row = dict(cells)
     for column in SHARED_COLUMNS:
         text = row[column.name]
@@ -314,11 +315,11 @@ def _values(cells: FlatRow) -> FlatRow:
 
 
 def _identity(row: FlatRow) -> str:
-    """Return the key of a row's measurement.
+    """Check a row, and return the key of its measurement.
 
     Raises:
-        ValueError, TypeError, KeyError, AttributeError, RecursionError: a cell has a value that is not allowed, or does
-            not fit its key.
+        ValueError, TypeError, KeyError, AttributeError, RecursionError: a cell has a value that is not allowed, or the
+            cells do not give the keys in the row.
     """
     for name, accepts in SHARED.items():
         if not accepts(row[name]):
@@ -328,5 +329,5 @@ def _identity(row: FlatRow) -> str:
 
 
 def _filled(row: FlatRow) -> FlatRow:
-    """Return the row of the flat table with all columns."""
+    """Return a flat row with all columns from a row with the shared columns; unknown values are None."""
     return {column.name: None for column in COLUMNS} | _IMPLIED | row

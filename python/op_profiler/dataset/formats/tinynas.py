@@ -1,9 +1,9 @@
 """The convolution library of TinyNAS's op_profiler: text, milliseconds for the whole batch, -1 for a failure.
 
 {Regular,128,3,480,480,192,7,2,1} 30.9881      {Conv_type,Batch,In_C,In_H,In_W,Out_C,Kernel,Stride,ElmtFused}
-Regular 128 3 480 480 192 7 2 1 30.9881        a line of its sample files; the last is a place for the latency
+Regular 128 3 480 480 192 7 2 1 30.9881        a line of its sample files; the last field is for the latency
 
-Comments, blank lines and any number of blanks between the fields are accepted, which the original cannot read.
+Comments, blank lines and any number of blanks between the fields are accepted; the original cannot read these.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def parse_row(line: str, *, dtype: str = "float32") -> TableRow:
     """Parse one row of a library or of a sample file; milliseconds become microseconds.
 
     Raises:
-        ValueError: it is not a valid row, or has no latency.
+        ValueError: the row is not valid, or has no latency.
     """
     found = _ROW.match(line) or _SAMPLE.match(line)
     if found is None:
@@ -69,7 +69,7 @@ def parse_row(line: str, *, dtype: str = "float32") -> TableRow:
 
 
 def format_row(conv: Conv, latency_us: float | None) -> str:
-    """Return one row; None is written as -1.
+    """Return the library row of a convolution in milliseconds; None, a failure, is written as -1.
 
     Raises:
         Unfit: the format cannot express the convolution.
@@ -88,10 +88,10 @@ def format_row(conv: Conv, latency_us: float | None) -> str:
 
 
 def read_library(path: Path) -> Convolutions:
-    """Return the rows of a library that are square and have a time.
+    """Return the convolutions of a library that have square inputs and a time.
 
     Raises:
-        DatasetError: the file cannot be read, or no line is such a row.
+        DatasetError: the file cannot be read, or contains no such convolution.
     """
     table = FORMAT.read(path, "float32")
     convs = [(convolution(entry.shape), entry.median_us) for _, entry in table.entries]

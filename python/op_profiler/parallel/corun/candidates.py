@@ -1,4 +1,4 @@
-"""Plans of all policies for models, and the choice between them."""
+"""Creates candidate plans for models with the planning policies, and chooses the fastest of them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from op_profiler.parallel.corun.collaborate import Collaboration
 
 _SEVERAL_POLICIES = {AUTO: ("sequential", "threads", "greedy", "ios", "nash"), COLLABORATE: ("greedy", "ios")}
-"""Policies whose plans a policy such as ``auto`` chooses from."""
+"""For policies that choose between plans of several policies: the names of these policies."""
 _TUNING_SECONDS = 60.0  # for building the schedule variants, and again for the search
 _MOST_MEASURED = 6
 _LONG_BUILD_SECONDS = 240.0
@@ -42,7 +42,7 @@ _SHORT_ROUNDS, _MOST_ROUNDS = 21, 101
 _CHOICE_SECONDS = 5.0
 
 Tried = tuple[tuple[str, float, float], ...]
-"""Measured candidates: name, predicted and measured microseconds."""
+"""Measured candidates: title of the plan, predicted and measured time in microseconds."""
 
 
 _EACH = 3
@@ -50,11 +50,12 @@ _EACH = 3
 
 @dataclasses.dataclass(frozen=True)
 class PlanCandidate:
-    """A plan and its models.
+    """A candidate plan and the models that it runs.
 
     Attributes:
-        profile: measured costs behind the plan; None if it is from predictions, from a file, or for other kernels.
-        collaboration: the collaborative tuning that it belongs to.
+        profile: measured costs that the plan is based on; None if it is based on predictions or was read from a file.
+        collaboration: result of the joint tuning that the plan is from; None without joint tuning.
+        notes: notes for the user on the plan.
     """
 
     models: Models
@@ -65,7 +66,7 @@ class PlanCandidate:
 
 
 def candidates_of(request: CorunRequest, models: Models, announce: Announce) -> list[PlanCandidate]:
-    """Return the plan of the policy; for ``auto`` those of several policies, each distinct plan once."""
+    """Return the candidate plan of the requested policy; for ``auto`` and ``collaborate``, several distinct plans."""
     profile: Profile | None = None
     notes: tuple[str, ...] = ()
     if request.costs == "measured":
@@ -95,11 +96,11 @@ def candidates_of(request: CorunRequest, models: Models, announce: Announce) -> 
 
 
 def merged_candidates(request: CorunRequest, models: Models, announce: Announce) -> list[PlanCandidate]:
-    """Return the candidates for the models with merged operators.
+    """Build the models with merged operators, and return the candidate plans for them.
 
     Returns:
-        Empty if nothing can be merged, if the merged models cannot be built, or if building `models` took minutes,
-        because building these would take as long.
+        An empty list if no operators can be merged, if the merged models cannot be built, or if building `models` took
+        minutes, because building the merged models would take as long.
     """
     seconds = sum(one.build_seconds for one in models.compiled)
     if seconds > _LONG_BUILD_SECONDS:
@@ -119,10 +120,10 @@ def merged_candidates(request: CorunRequest, models: Models, announce: Announce)
 
 
 def best_of(candidates: Sequence[PlanCandidate], announce: Announce) -> tuple[PlanCandidate, Tried]:
-    """Measure the candidates with the best predictions in turn, and return the fastest.
+    """Measure the candidates with the best predictions alternately; return the fastest, and all measured candidates.
 
-    For ``auto``, the plans without operators side by side, cut by blocks and by rows, are always measured: they depend
-    least on costs, which change from minute to minute on a shared host.
+    Sequential plans, with operators cut by blocks and by rows, are always measured: they depend least on costs, which
+    change from minute to minute on a shared host.
     """
     always = [one.plan.policy == "sequential" and one.plan.merged == candidates[0].plan.merged for one in candidates]
     few = [one for one, must in zip(candidates, always, strict=True) if must]
@@ -137,7 +138,11 @@ def best_of(candidates: Sequence[PlanCandidate], announce: Announce) -> tuple[Pl
 
 
 def _planned(name: str, models: Models, costs: Costs, *, explain: bool) -> tuple[tuple[Stage, ...], tuple[str, ...]]:
-    """Return the stages of a policy, and its notes about them."""
+    """Return the stages that a policy plans, and notes about them.
+
+    Args:
+        explain: whether to describe the games of the policy ``nash`` in a note.
+    """
     if name == "nash" and explain:
         forks = nash_forks(models.graph, costs, models.cores)
         return tuple(fork.stage for fork in forks), (games_sentence(forks),)
@@ -145,7 +150,10 @@ def _planned(name: str, models: Models, costs: Costs, *, explain: bool) -> tuple
 
 
 def _otherwise_cut(candidate: PlanCandidate) -> list[PlanCandidate]:
-    """Return the plan with operators cut in the other way, if there is one: the faster way may have changed."""
+    """Return the same plan with operators cut in the other way (by blocks or by rows), in a list; empty without one.
+
+    The other way may have become faster since the costs were measured.
+    """
     models, plan, profile = candidate.models, candidate.plan, candidate.profile
     in_order_us = profile.in_order_us if profile is not None else {}
     return [
@@ -161,7 +169,7 @@ def _otherwise_cut(candidate: PlanCandidate) -> list[PlanCandidate]:
 
 
 def _gains_together(models: Models, candidates: Sequence[PlanCandidate]) -> bool:
-    """Return whether operators that run side by side compete for a resource for which tuning them together helps."""
+    """Return whether operators that run side by side in any candidate compete for one of the resources in `GAINS`."""
     if models.lanes.only_measured:
         return False
     operators = [node.operator for node in models.graph.nodes]
@@ -172,7 +180,7 @@ def _gains_together(models: Models, candidates: Sequence[PlanCandidate]) -> bool
 def _tuned(
     request: CorunRequest, models: Models, profile: Profile, untuned: Sequence[PlanCandidate], announce: Announce
 ) -> list[PlanCandidate]:
-    """Return plans with the operators as built, tuned in isolation, and tuned together."""
+    """Return the untuned plans, a plan of operators tuned in isolation, and a plan of operators tuned together."""
     announce("building the best few schedules of each operator")
     rows = load_trials(request.db, shipped_trials(), announce)
     rows = [row for row in rows if row["device_kind"] == models.machine.device.kind]
@@ -191,7 +199,7 @@ def _tuned(
 
 
 def _time(candidates: Sequence[PlanCandidate]) -> TimedWays:
-    """Time the plans in turn."""
+    """Time the plans alternately, in rounds."""
     models = candidates[0].models
     with contextlib.ExitStack() as stack:
         executors = [stack.enter_context(c.models.executor(c.plan)) for c in candidates]
@@ -208,16 +216,16 @@ def _time(candidates: Sequence[PlanCandidate]) -> TimedWays:
 def proposals(
     models: Models, latency_us: np.ndarray, rows: Sequence[Mapping[str, Any]], *, seconds: float
 ) -> dict[str, tuple[Schedule, ...]]:
-    """Return the best few schedules of each operator by a ranking that is fitted to trials, already built.
+    """Return the best few schedules of each operator, by a ranking model that is fitted to trials; and build them.
 
     Args:
-        latency_us: latency of each node, shape (nodes,); the operators with the largest total come first.
-        rows: trials of the flat table, measured on the same hardware model.
+        latency_us: latency of each node, microseconds, shape (nodes,); operators with the largest total come first.
+        rows: trials as rows of the flat table, measured on the same kind of device.
         seconds: time after which no further operator is considered.
 
     Returns:
-        Schedules by the compiler's hash of an operator (`Kernel.label`), without those that cannot be built or compute
-        something else.
+        Schedules by the compiler's hash of an operator (`Kernel.label`), without the schedule of the build and without
+        schedules that cannot be built or compute wrong values.
 
     Raises:
         OpProfilerError: there are too few trials.

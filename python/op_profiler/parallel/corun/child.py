@@ -1,4 +1,4 @@
-"""Co-run requests in a child process, for callers that must not import TVM and must survive a crashing kernel."""
+"""Carries out co-run requests in a child process, for callers that must not import TVM or crash with a kernel."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ _LOG_CHARACTERS = 400
 
 
 class CorunAnswer(msgspec.Struct, frozen=True):
-    """Result of a request in a child process.
+    """Result of a co-run request in a child process.
 
     Attributes:
-        result: `CorunResult.to_json`; None after a failure.
-        error, error_code: reason of the failure, and its exit code.
+        result: `CorunResult.to_json` or `TargetsResult.to_json`; None after a failure.
+        error: reason of the failure; None after a success.
+        error_code: exit code for the failure; 0 after a success.
     """
 
     result: dict[str, Any] | None = None
@@ -30,7 +31,7 @@ class CorunAnswer(msgspec.Struct, frozen=True):
 
 
 def corun_in_child(request: CorunRequest, announce: Announce) -> CorunAnswer:
-    """Run `corun` in a child process; if the process dies, the answer contains an error."""
+    """Run `corun` in a child process; if the process dies or `corun` raises an error, the answer contains the error."""
     with tempfile.TemporaryFile("w+") as log, Child(__name__, request, log) as child:
         for event in child.events():
             if "step" not in event:
@@ -42,7 +43,7 @@ def corun_in_child(request: CorunRequest, announce: Announce) -> CorunAnswer:
 
 
 def main() -> int:
-    """Run the child process."""
+    """Read a request and carry it out; entry point of the child process, whose exit code it returns."""
     return carry_out(CorunRequest, _corun)
 
 

@@ -1,18 +1,19 @@
-"""Joint tuning of operators that share the machine: the division of the cores among them, and the schedule of each.
+"""Tunes operators that run side by side together: how they divide the cores, and which schedule each of them has.
 
-Every operator has a few schedules to choose from. First each is tuned in isolation: all its schedules are measured at
-every thread count while nothing runs beside it, and a plan is made from the best of these latencies, with the schedules
-that belong to them. From this plan, a coordinate descent varies what measurements in isolation cannot show:
+Every operator has a few schedules to choose from. First each operator is tuned in isolation: all its schedules are
+measured at every thread count while no other operator runs, and a plan is made from the best latencies, with the
+schedules that belong to them. From this plan, a coordinate descent varies two things whose effect measurements in
+isolation cannot show:
 
-- the stages: one group after the other on all cores, or side by side with each split of the cores;
-- the schedules of operators that run beside others, beginning with those that were slowed down most when copies of the
-  models ran side by side. A schedule is judged by the core time of its operator and of all operators beside it, so that
-  a schedule that is fast only at the cost of its neighbours does not win.
+- the stages: one group after the other on all cores, or groups side by side with each split of the cores;
+- the schedules of operators that run beside others, beginning with the operators that were slowed down most when copies
+  of the models ran side by side. A schedule is judged by the core time of its operator and of all operators beside it,
+  so that a schedule that is fast only at the cost of its neighbours does not win.
 
-Everything is measured in whole runs of the models, so that each operator runs between its neighbours and on its own
-tensors. One run tries one choice for every stage, or for all operators that do not run beside each other, so the number
-of runs does not depend on the size of the models. Choices are measured in turn, and one replaces another only if it is
-faster by the 95 % confidence interval of their differences.
+All times are from whole runs of the models, so that each operator runs between its neighbours and on its own tensors.
+One run tries one choice for every stage, or for all operators that do not run beside each other, so the number of runs
+does not depend on the size of the models. Choices are measured alternately, and a choice replaces another only if the
+95 % confidence interval of their differences shows that it is faster.
 """
 
 from __future__ import annotations
@@ -49,16 +50,17 @@ _Schedules = Mapping[int, "Schedule | None"]
 
 @dataclasses.dataclass(frozen=True)
 class Collaboration:
-    """Result of tuning together.
+    """Result of `collaborate`.
 
     Attributes:
-        alone: the plan of operators tuned in isolation; `predicted_us`: its expected time.
-        jointly: the plan after the search; its stages are those of `alone`, in another arrangement or with other
-            schedules. Equal to `alone` if that was faster.
-        alone_us, jointly_us: times of every stage, measured in turn, from the end of the stages before it to its own
-            end.
-        profile: profile of the build, with times in isolation under the other schedules.
-        foreign_load: whether there was background load during the search.
+        alone: the plan of operators that were tuned in isolation.
+        jointly: the plan after joint tuning; its stages contain the same operators as those of `alone`, in another
+            arrangement or with other schedules. Equal to `alone` if `alone` was not slower.
+        predicted_us: predicted time of `alone`, microseconds.
+        alone_us, jointly_us: times of the stages of both plans, measured alternately, microseconds: from the end of all
+            stages before a stage to its own end.
+        profile: costs of the models as built, with times in isolation under the other schedules.
+        foreign_load: whether rounds of the search were kept in spite of background load.
     """
 
     alone: Stages
@@ -71,24 +73,24 @@ class Collaboration:
 
     @property
     def shared(self) -> tuple[int, ...]:
-        """Return the numbers of the stages in which operators run side by side in at least one of the plans."""
+        """Return the numbers of the stages in which operators run side by side in at least one of the two plans."""
         pairs = enumerate(zip(self.alone, self.jointly, strict=True))
         return tuple(number for number, pair in pairs if any(len(stage.groups) > 1 for stage in pair))
 
     def to_json(self) -> list[dict[str, float]]:
-        """Return the times of the shared stages as plain values."""
+        """Return the times of the `shared` stages as JSON-serializable dictionaries."""
         return [{"stage": i, "alone_us": self.alone_us[i], "jointly_us": self.jointly_us[i]} for i in self.shared]
 
 
 def collaborate(
     models: Models, profile: Profile, schedules: Mapping[str, Sequence[Schedule]], *, seconds: float
 ) -> Collaboration:
-    """Tune the operators of models in isolation and together.
+    """Tune the operators of models in isolation, and then together.
 
     Args:
-        profile: profile of the models as they were built.
-        schedules: further schedules to choose from, by the compiler's hash of the operator.
-        seconds: time after which the search begins nothing new.
+        profile: measured costs of the models as they were built.
+        schedules: further schedules to choose from, by the compiler's hash of the operator (`Kernel.label`).
+        seconds: time limit, after which the search begins no further measurement.
 
     Raises:
         PlanError: an operator cannot be built with one of its schedules.
@@ -118,12 +120,12 @@ def collaborate(
 
 
 class _Search:
-    """A search that measures candidates and chooses between them.
+    """State of a joint tuning: it measures choices and decides between them.
 
     Attributes:
         costs: costs with the latency of each operator's best schedule at each thread count.
-        tuned_us: samples of every operator in isolation, with every schedule but that of the build.
-        foreign_load: whether rounds under background load were kept.
+        tuned_us: samples of every operator in isolation with every schedule except that of the build, microseconds.
+        foreign_load: whether rounds were kept in spite of background load.
     """
 
     costs: Costs
@@ -147,14 +149,17 @@ class _Search:
             self._slowed_us = np.median(profile.together_us, axis=0).max(axis=0) - profile.costs.latency_us[1]
 
     def tuned_alone(self) -> Stages:
-        """Return the better of two plans for the tuned latencies, with the schedules that belong to them."""
+        """Return a plan from the latencies of operators tuned in isolation, with the schedules that belong to them.
+
+        The plan is the better one of the policies ``greedy`` and ``ios``.
+        """
         graph, cores = self._models.graph, self._models.cores
         plans = [POLICIES.get(name)(graph, self.costs, cores) for name in ("greedy", "ios")]
         best = min(plans, key=lambda stages: simulate(graph, stages, self.costs).total_us)
         return _scheduled(best, {step.node: self._best[step.threads][step.node] for step in _steps(best)})
 
     def with_better_stages(self, stages: Stages) -> Stages:
-        """Return the plan with the fastest arrangement of every stage."""
+        """Return a copy of a plan in which every stage has the fastest arrangement that was measured."""
         ways = [self._ways(stage) for stage in stages]
         best = list(stages)
         for number in range(max(map(len, ways), default=0)):
@@ -167,8 +172,10 @@ class _Search:
         return tuple(best)
 
     def with_better_schedules(self, stages: Stages) -> Stages:
-        """Return the plan in which every operator beside others has the schedule with the least core time, including
-        that of the others."""
+        """Return a copy of a plan in which every operator that runs beside others has its best schedule.
+
+        The best schedule has the least core time of the operator and of the operators beside it.
+        """
         chosen = {step.node: step.schedule for step in _steps(stages)}
         threads = np.array([count for _, count in sorted((step.node, step.threads) for step in _steps(stages))])
         with self._models.executor(plan_of(self._models, "collaborate", stages)) as executor:
@@ -186,7 +193,7 @@ class _Search:
         return _scheduled(stages, chosen)
 
     def stages_us(self, *plans: Stages) -> np.ndarray:
-        """Return the microseconds of the stages of plans that are run in turn, shape (rounds, plans, stages)."""
+        """Run plans alternately; return the times of their stages in microseconds, shape (rounds, plans, stages)."""
         with contextlib.ExitStack() as stack:
             executors = [
                 stack.enter_context(self._models.executor(plan_of(self._models, "collaborate", stages)))
@@ -197,7 +204,11 @@ class _Search:
             )
 
     def _measured_alone(self, counts: Sequence[int]) -> tuple[dict[int, _Choices], dict[int, np.ndarray]]:
-        """Return by thread count each node's best schedule in isolation, and its latency, shape (nodes,)."""
+        """Measure all schedules in isolation; return each node's best schedule, and its latency, by thread count.
+
+        Args:
+            counts: thread counts.
+        """
         everything = list(range(len(self._choices)))
         with contextlib.ExitStack() as stack:
             executors = [stack.enter_context(self._models.executor(in_order(self._models, n))) for n in counts]
@@ -218,8 +229,11 @@ class _Search:
         return best, latency_us
 
     def _durations_us(self, executor: Executor, chosen: _Schedules, batch: Sequence[int]) -> np.ndarray:
-        """Return the times of all operators while those of a batch use each of their schedules in turn, shape (rounds,
-        choices, nodes)."""
+        """Time all operators while the operators of a batch use each of their schedules, one after the other.
+
+        Returns:
+            Times in microseconds, shape (rounds, choices, nodes).
+        """
         return self._in_rounds(lambda: self._durations_once_us(executor, chosen, batch))
 
     def _durations_once_us(self, executor: Executor, chosen: _Schedules, batch: Sequence[int]) -> np.ndarray:
@@ -231,7 +245,11 @@ class _Search:
         return np.array(rows)
 
     def _ways(self, stage: Stage) -> list[Stage]:
-        """Return the best few other arrangements of a stage; an operator keeps the schedule of its thread count."""
+        """Return the best few other arrangements of a stage.
+
+        An operator keeps its schedule if its thread count does not change; otherwise it gets its best schedule in
+        isolation at the new thread count.
+        """
         there = {(step.node, step.threads): step.schedule for step in stage.steps}
         ways: list[Stage] = []
         for way in self._stage_costs.ways(sum(1 << step.node for step in stage.steps)):
@@ -244,7 +262,7 @@ class _Search:
         return ways[:_WAYS]
 
     def _in_rounds(self, one_round: Callable[[], object]) -> np.ndarray:
-        """Return the rounds of one comparison, fewer if the time is over; shape (rounds, ...)."""
+        """Return the samples of the rounds of one comparison, shape (rounds, ...); few rounds after the time limit."""
         machine, cores = self._models.machine, self._models.cores
         samples, load = in_quiet_rounds(
             lambda _: one_round(),
@@ -260,13 +278,13 @@ class _Search:
 
 
 def batches(order: Sequence[int], beside: np.ndarray) -> list[list[int]]:
-    """Return batches of operators that can be varied in the same run.
+    """Divide operators into batches whose schedules can be varied in the same run.
 
-    No two operators of a batch run at the same time, and no operator runs beside two of them.
+    No two operators of a batch run at the same time, and no operator runs beside two operators of a batch.
 
     Args:
-        order: the operators, the most important first.
-        beside: shape (nodes, nodes), whether two nodes run at the same time; True for a node and itself.
+        order: nodes of the operators, the most important first.
+        beside: whether two nodes run at the same time, shape (nodes, nodes); True for a node and itself.
     """
     found: list[tuple[set[int], list[int]]] = []
     for node in order:
@@ -280,7 +298,7 @@ def batches(order: Sequence[int], beside: np.ndarray) -> list[list[int]]:
 
 
 def _arrangement(stage: Stage) -> set[object]:
-    """Return which operators use which cores, independent of their order."""
+    """Return which operators use which cores with how many threads, independent of their order."""
     return {(group.cores, frozenset((step.node, step.threads) for step in group.steps)) for group in stage.groups}
 
 
@@ -290,7 +308,7 @@ def _beside(timeline_us: np.ndarray) -> np.ndarray:
 
 
 def _ran(executor: Executor) -> np.ndarray:
-    """Return the timeline of a run after untimed runs that warm up caches and threads."""
+    """Return the timeline (`Executor.timeline_us`) of a run; untimed runs before it warm up caches and threads."""
     warm_up(executor.run)
     executor.run()
     return executor.timeline_us()
@@ -306,7 +324,7 @@ def _steps(stages: Stages) -> Iterable[Step]:
 
 
 def _scheduled(stages: Stages, schedules: _Schedules) -> Stages:
-    """Return the same stages with these schedules."""
+    """Return a copy of stages with these schedules, given by node."""
     return tuple(
         Stage(
             tuple(

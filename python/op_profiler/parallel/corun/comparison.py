@@ -1,4 +1,4 @@
-"""Comparison of a plan with sequential execution: times of the same rounds, and outputs."""
+"""Compares a plan with sequential execution: times from the same rounds, and outputs."""
 
 from __future__ import annotations
 
@@ -24,19 +24,23 @@ _TOLERANCE = 1e-4  # merged kernels and other schedules add in another order
 
 @dataclasses.dataclass(frozen=True)
 class PlanRun:
-    """Observations of a run of a plan, other than its times.
+    """What was observed in runs of a plan, except for its total time.
 
     Attributes:
-        timeline_us: start and end of every operator in one run, shape (nodes, 2).
-        durations_us: time of every operator, shape (rounds, nodes); `load`: the background load meanwhile.
-        sequential_us: time of every operator of the models as built, one after the other on all cores, shape (their
-            nodes,): medians over a few runs, with the call overhead subtracted.
-        bound_to: for every core of the plan the core that its lane was bound to, as the system reports it; None: not
-            bound.
-        threads_used: effective thread count of every operator, shape (nodes,); `ran_on`: the core on which it ended.
-        not_recorded: why its kernels were launched one by one; None without launches, or if all were launched as one.
+        timeline_us: start and end of every operator in one run, microseconds, shape (nodes, 2).
+        durations_us: time of every operator, microseconds, shape (rounds, nodes).
+        sequential_us: time of every operator of the models as built, one after the other on all cores, microseconds,
+            shape (nodes of the models as built,): medians over a few runs, with the call overhead subtracted.
+        load: background load while `durations_us` was measured.
+        bound_to: for every core of the plan, the core that its lane was bound to, as the system reports it; None if the
+            lane was not bound.
+        not_recorded: on a GPU, why the kernels were launched one by one and not as a recorded CUDA graph; None if they
+            were launched as a graph, and on a processor.
+        threads_used: effective thread count of every operator, shape (nodes,).
+        ran_on: core on which every operator ended (on a GPU: its stream), shape (nodes,).
         outputs_equal: whether all outputs equal those of sequential execution bit for bit.
-        largest_difference: largest difference between two outputs, divided by the largest value of the sequential one.
+        largest_difference: largest difference between an output and that of sequential execution, divided by the
+            largest value of the sequential output.
     """
 
     timeline_us: np.ndarray
@@ -55,15 +59,19 @@ class PlanRun:
 class CorunResult:
     """A plan, and the results of running it.
 
+    With the policy ``auto``, the best plan is not returned if it was not faster than sequential execution: `plan` is
+    then a sequential plan, and `compared` is the best plan. Otherwise `compared` is `plan`.
+
     Attributes:
-        plan: the returned plan, for `models`; `run`: its run.
+        models: the models that `plan` runs.
+        plan: the returned plan.
+        compared: the plan that was timed next to sequential execution.
+        compared_graph, compared_run: kernels and run of `compared`.
+        timed: times from the same rounds; way 0 is sequential execution, way 1 is `compared`.
+        run: run of `plan`.
         baseline: the kernels of the models as built, which sequential execution runs.
-        compared: the plan that was timed next to sequential execution: `plan`, or for ``auto`` the best one, if it was
-            not faster.
-        compared_graph, compared_run: its kernels and its run; those of `plan` if that was timed.
-        timed: way 0 is sequential execution, way 1 `compared`.
-        tried: candidates that ``auto`` and ``collaborate`` measured: name, predicted and measured microseconds.
-        collaboration: for ``collaborate``, the result of tuning in isolation and together.
+        tried: candidates that ``auto`` and ``collaborate`` measured: title, predicted and measured microseconds.
+        collaboration: result of tuning operators together; None if they were not tuned together.
         notes: notes for the user.
     """
 
@@ -88,17 +96,20 @@ class CorunResult:
 
     @property
     def largest_difference(self) -> float:
-        """Largest difference between outputs of `run` and of sequential execution, relative to the largest value."""
+        """Largest difference between an output of `run` and of sequential execution, relative to the largest value."""
         return self.run.largest_difference
 
     @property
     def outputs_agree(self) -> bool:
-        """Whether the outputs are those of sequential execution, see `outputs_agree`."""
+        """Whether the outputs of `run` are equal or close enough to those of sequential execution (`outputs_agree`)."""
         return outputs_agree(self.plan, self.outputs_equal, self.largest_difference)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, for scripts. The times and `speedup` are those of `compared_policy`, even if another
-        plan, `policy`, is returned."""
+        """Return a JSON-serializable dictionary of the result.
+
+        Times and ``speedup`` are those of `compared`, whose title is in ``compared_policy``, even if another plan is
+        returned, whose policy is in ``policy``.
+        """
         return {
             "models": list(self.plan.models),
             "policy": self.plan.policy,
@@ -117,7 +128,7 @@ class CorunResult:
         }
 
     def _stages(self) -> list[Any]:
-        """Return the plan's stages, with threads, cores and time of each operator."""
+        """Return the plan's stages as JSON-serializable values, with threads, core and times of each operator."""
         stages: list[Any] = self.plan.to_json(self.models.graph)["stages"]
         for operator in (o for stage in stages for group in stage for o in group["operators"]):
             start, end = self.run.timeline_us[operator["op"]].tolist()
@@ -131,20 +142,27 @@ class CorunResult:
 
 
 def outputs_agree(plan: Plan, equal: bool, largest_difference: float) -> bool:
-    """Return whether outputs of a plan are those of sequential execution: equal, or as close as can be expected if the
-    kernels are not those of the build."""
+    """Return whether the outputs of a plan agree with those of sequential execution.
+
+    They agree if they are equal; if the plan's kernels are not those of the build, they may differ by `_TOLERANCE`.
+
+    Args:
+        equal: whether the outputs are equal bit for bit.
+        largest_difference: largest difference of the outputs, relative to the largest value.
+    """
     return equal or (not plan.as_built and largest_difference <= _TOLERANCE)
 
 
 def compare(models: Models, plan: Plan, baseline: Models, rounds: int) -> tuple[TimedWays, PlanRun]:
-    """Run sequential execution and a plan in turn.
+    """Time sequential execution and a plan alternately, and compare their outputs.
 
     Args:
         models: models of the plan.
         baseline: the models as built, which TVM's own executor runs sequentially.
+        rounds: number of rounds.
 
     Returns:
-        The times, with sequential execution as way 0 and the plan as way 1, and the other observations of the plan.
+        The times, with sequential execution as way 0 and the plan as way 1, and other observations of the plan's runs.
     """
     machine, cores, sequential = baseline.machine, len(baseline.cores), baseline.sequential()
     with models.executor(plan) as executor:
@@ -179,7 +197,7 @@ def compare(models: Models, plan: Plan, baseline: Models, rounds: int) -> tuple[
 
 
 def _sequential_us(baseline: Models) -> np.ndarray:
-    """Return the time of every operator, one after the other in graph order."""
+    """Return the time of every operator in sequential execution, microseconds, shape (nodes,)."""
     baseline.sequential().prepare()
     overhead = max((model.call_overhead_us() or 0.0 for model in baseline.loaded), default=0.0)
     walks = [

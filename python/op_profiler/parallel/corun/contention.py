@@ -1,4 +1,4 @@
-"""The resources for which operators side by side compete, and where tuning them together gains."""
+"""Finds the resources for which operators side by side compete, and where tuning the operators together helps."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from op_profiler.parallel.planning.plan import Stage
 
 MEMORY, CACHE, UNITS = "memory bandwidth", "cache", "execution units"
 GAINS = frozenset({MEMORY, CACHE})
-"""Kinds of contention for which operators tuned together were significantly faster than those tuned in isolation, in
-every such pair of `benchmarks/results/contended_pairs.json`; a test compares both."""
+"""Kinds of contention for which tuning together helps: in `benchmarks/results/contended_pairs.json`, every pair with
+this contention was significantly faster when tuned together than when tuned in isolation. A test checks this."""
 
 _MEMORY_BOUND = 4.0  # FLOPs per byte; today's cores compute more while they read a byte
 _VECTOR = 8  # float32 values in a vector of AVX2
@@ -23,10 +23,10 @@ _VECTOR = 8  # float32 values in a vector of AVX2
 
 @dataclasses.dataclass(frozen=True)
 class SharedParts:
-    """Parts that the cores of a plan share.
+    """Parts of the processor that the cores of a plan share.
 
     Attributes:
-        cache_bytes: total size of their caches; 0 if the system does not report it.
+        cache_bytes: total size of the cores' caches; 0 if the system does not report it.
         hyperthreads: whether two of the cores are on one physical core.
     """
 
@@ -40,11 +40,11 @@ class SharedParts:
         return cls(caches_in_use_bytes(cores), shared)
 
     def contention(self, pair: Sequence[Operator]) -> str | None:
-        """Return what two operators compete for.
+        """Return the resource for which two operators compete.
 
-        `MEMORY` if both are memory-bound and exceed the caches together; `CACHE` if each fits into the caches, but not
-        both together; `UNITS` if both compute on hyperthreads with vectors that are not full; None if they share only
-        cores.
+        `MEMORY` if both are memory-bound and together exceed the caches; `CACHE` if each of them fits into the caches,
+        but not both together; `UNITS` if both are heavy, have partly filled vectors, and cores share physical cores;
+        None if they do not compete for any of these.
         """
         moved = [one.bytes_read + one.bytes_written for one in pair]
         if self.cache_bytes and sum(moved) > self.cache_bytes:
@@ -57,10 +57,10 @@ class SharedParts:
         return None
 
     def contentions(self, operators: Sequence[Operator], stages: Iterable[Stage]) -> set[str]:
-        """Return the contention of all pairs of operators that run side by side in stages.
+        """Return the kinds of contention among all pairs of operators that run side by side in stages.
 
         Args:
-            operators: operators of the nodes of the graph.
+            operators: operator of each node of the graph.
         """
         found = {
             self.contention([operators[first.node], operators[second.node]])

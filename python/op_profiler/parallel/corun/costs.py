@@ -1,5 +1,4 @@
-"""Costs of operators for plans: measured in place, in isolation, after a change of cores and side by side, or
-predicted."""
+"""Determines the costs of operators for plans: measures them in isolation and side by side, or predicts them."""
 
 from __future__ import annotations
 
@@ -37,18 +36,20 @@ _CLOSE = 1.02
 
 @dataclasses.dataclass(frozen=True)
 class Profile:
-    """Measured costs, and their samples.
+    """Measured costs of operators, and their samples in microseconds.
 
     Attributes:
+        costs: the costs for policies.
         alone_us: times in isolation by thread count, shape (rounds, nodes).
-        together_us: times at one thread, with a copy of the models on every core; shape (rounds, cores, nodes); empty
-            with one core.
-        bound_to: for every core the core that its lane was bound to while copies ran, as the system reports it.
-        load: background load meanwhile.
-        split: the faster way to cut operators with several threads; by rows if both are close, because then less
-            changes when a host moves its virtual cores.
-        in_order_us: by each way to cut them, the time of all operators one after the other on all cores.
-        tuned_us: times in isolation under other schedules than those of the build, shape (rounds,).
+        together_us: times at one thread while a copy of the models runs on every core, shape (rounds, cores, nodes);
+            empty with one core.
+        bound_to: for every core, the core that its lane was bound to while the copies ran, as the system reports it;
+            None if the lane was not bound.
+        load: background load during the measurement.
+        split: the faster way to cut operators with several threads. If both ways are nearly as fast: by rows, because
+            times then change less when a host moves its virtual cores.
+        in_order_us: sum of the times of all operators, one after the other on all cores, by the way to cut them.
+        tuned_us: times in isolation under schedules other than those of the build, by step, shape (rounds,).
     """
 
     costs: Costs
@@ -61,19 +62,21 @@ class Profile:
     tuned_us: Mapping[Step, np.ndarray] = dataclasses.field(default_factory=dict)
 
     def alone(self, step: Step) -> np.ndarray | None:
-        """Return the samples of an operator with the threads and the schedule of a step, shape (rounds,); None if not
-        measured."""
+        """Return the times in isolation of an operator with the threads and the schedule of a step, microseconds.
+
+        The shape is (rounds,); the result is None if this step was not measured.
+        """
         if step.schedule is not None:
             return self.tuned_us.get(step)
         return self.alone_us[step.threads][:, step.node] if step.threads in self.alone_us else None
 
 
 def measure_costs(models: Models) -> Profile:
-    """Run the models in order at every thread count and with every way to cut operators, across cores, and as copies on
-    every core.
+    """Measure the costs of the operators of models.
 
-    All runs are interleaved, so that compared costs come from the same minutes. The factor by which operators slow each
-    other down is that of the sum over all operators.
+    The models run sequentially at every thread count and with every way to cut operators, with each operator on another
+    core than the one before (for the handover), and as copies on every core (for the slow-down). All runs are
+    interleaved, so that compared costs are from the same minutes. The slow-down is that of the sum over all operators.
     """
     cores = models.cores
     counts = models.thread_counts
@@ -115,16 +118,15 @@ def measure_costs(models: Models) -> Profile:
 
 
 def predicted_costs(models: Models, target: str, db: str | None, note: Callable[[str], None]) -> tuple[Costs, str]:
-    """Return the predictions of ``op-profiler predict`` for the operators, and a sentence that names the device of
-    these times.
+    """Return the costs that ``op-profiler predict`` predicts, and a sentence that names the device that they are for.
 
     Args:
-        target: target as the user wrote it; calibrations are stored under it.
-        db: address of a dataset; None for this machine's calibration, or for the included data.
-        note: gets messages about slow steps.
+        target: target as the user wrote it, which is the key of stored calibrations.
+        db: address of the dataset to predict from; None for this machine's calibration, or else the included data.
+        note: called with messages about slow steps.
 
     Raises:
-        DatasetError: there are no times of this compiler's kernels.
+        DatasetError: the data contains no times of this compiler's kernels.
         UsageError: the predictor cannot estimate some operators; the message names them.
     """
     compiler = compiler_in_use().name
@@ -136,11 +138,12 @@ def predicted_costs(models: Models, target: str, db: str | None, note: Callable[
 
 
 def costs_sentence(device: DeviceName, db: str | None) -> str:
-    """Return a sentence that names the device of predicted costs, because a user who gave no dataset may not expect
-    another machine.
+    """Return a sentence that names the device of predicted costs.
+
+    If the user gave no dataset, the sentence warns about another machine, which the user may not expect.
 
     Args:
-        db: address of the dataset that the user gave.
+        db: address of the dataset that the user gave; None if the user gave none.
     """
     found = f"planned with times of {device.processor} ({device.target})"
     expected = db is not None or is_here(device)
@@ -150,11 +153,11 @@ def costs_sentence(device: DeviceName, db: str | None) -> str:
 def costs_from_predictor(
     predictor: OperatorPredictor, graph: KernelGraph, threads: Sequence[int], target: str, note: Callable[[str], None]
 ) -> Costs:
-    """Return latencies at these thread counts from a predictor; handovers and neighbours then cost nothing.
+    """Return costs with predicted latencies at these thread counts, and without handovers and slow-down.
 
     Args:
         target: target for which the kernels were built.
-        note: gets messages about slow steps.
+        note: called with messages about slow steps.
 
     Raises:
         UsageError: a thread count was never measured, or the predictor cannot estimate some operators; the message
@@ -178,8 +181,7 @@ def costs_from_predictor(
 
 
 def warm_durations_us(executor: Executor) -> np.ndarray:
-    """Return the time of every operator in one run, after untimed runs that warm up caches and threads; shape
-    (nodes,)."""
+    """Return the time of every operator in one run, microseconds, shape (nodes,); untimed runs warm up before."""
     warm_up(executor.run)
     executor.run()
     spans = executor.timeline_us()

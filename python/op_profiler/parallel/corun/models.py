@@ -1,4 +1,4 @@
-"""Models loaded twice: in TVM's graph executor, which runs one kernel after the other, and for plans."""
+"""Loads models twice: in TVM's graph executor, which runs one kernel after the other, and for plans."""
 
 from __future__ import annotations
 
@@ -33,19 +33,20 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Models:
-    """Models on this machine's processor or GPU.
+    """Models that are loaded on this machine's processor or GPU.
 
     Attributes:
         graph: kernels of all models.
-        compiled: compiled for plans.
-        loaded: loaded in TVM's graph executor, over the storage that the compiler planned.
+        compiled: the models compiled for plans.
+        loaded: the models loaded in TVM's graph executor, with the storage that the compiler planned.
         inputs: inputs of each model, random or given by the user.
-        batch_sizes: batch size of each model, as lowered.
+        batch_sizes: batch size of each lowered model.
         contents: content of each model, see `ImportedModel.content`.
         asked: computations for which each build looked up schedule records, see `BuiltModel.asked`.
         merged: kinds of merged operators (parallel type ``full``).
+        machine: the machine that runs the models.
+        cores: numbers of the cores (streams of a GPU) that plans may use.
         schedules: schedules of the operators in the builds, by workload key.
-        cores: cores that plans may use; streams of a GPU.
         split: how plans cut operators with several threads; see `Plan.split`.
     """
 
@@ -64,7 +65,7 @@ class Models:
 
     @property
     def lanes(self) -> PlanLanes:
-        """Return the kind of lanes: cores or streams."""
+        """Return the kind of lanes on which plans run: cores or streams."""
         return TARGETS.get(self.machine.device.kind).plan_lanes()
 
     @property
@@ -74,33 +75,35 @@ class Models:
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """Return the ways to cut operators with several threads that differ for these models."""
+        """Return the ways to cut operators with several threads: only `BLOCKS` if cutting by rows changes nothing."""
         by_rows = self.thread_counts[-1] > 1 and any(node.rows for node in self.graph.nodes)
         return (BLOCKS, ROWS) if by_rows else (BLOCKS,)
 
     @functools.cached_property
     def labels(self) -> tuple[str, ...]:
-        """Return the compiler's hash of the operator of every node."""
+        """Return the compiler's hash of each node's operator."""
         return tuple(call.label for one in self.compiled for call in one.calls)
 
     @functools.cached_property
     def variants(self) -> Variants:
-        """Return the kernels of the operators under other schedules."""
+        """Return the builder of the operators' kernels under other schedules."""
         return Variants(self.compiled, self.machine.device.target)
 
     def functions(self, schedules: Mapping[int, Schedule | None]) -> dict[int, PackedFunction]:
-        """Return the kernels of nodes for `PlanExecutor.use`, without nodes that keep the kernel of the build.
+        """Return the kernels of nodes for `Executor.use`, without the nodes that keep the kernel of the build.
+
+        Args:
+            schedules: schedule of each node; None for the kernel of the build.
 
         Raises:
-            PlanError: an operator cannot be built with its schedule; names it.
+            PlanError: an operator cannot be built with its schedule; the message names it.
         """
         return {
             node: self.variants.function(self.labels[node], one) for node, one in schedules.items() if one is not None
         }
 
     def sequential(self) -> Way:
-        """Return the way that runs all models, one kernel after the other on all cores, with TVM's own executor and
-        thread pool."""
+        """Return sequential execution as a way: one kernel after the other on all cores, with TVM's own executor."""
 
         def run() -> None:
             for model in self.loaded:
@@ -110,14 +113,15 @@ class Models:
         return Way(lambda: self.machine.threads.use(len(self.cores)), run)
 
     def sequential_outputs(self) -> list[np.ndarray]:
-        """Return the outputs of the models; run them first."""
+        """Return the outputs of the models after a run of `sequential`."""
         return [array for model in self.loaded for array in model.output_arrays()]
 
     def executor(self, plan: Plan) -> Executor:
-        """Return an executor of the models on lanes or streams.
+        """Return an executor that runs the models by a plan, on cores or streams.
 
         Raises:
-            PlanError: the plan is not for them, or not for this machine.
+            PlanError: the plan is not for these models or this machine, or a schedule in it cannot be built.
+            MeasureError: the plan is for models with other merged operators.
         """
         device = self.machine.device
         plan.check(self.graph, device=device.key, processor=device.processor, cores=self.cores)
@@ -128,7 +132,7 @@ class Models:
         return executor
 
     def copies(self, count: int) -> Models:
-        """Return every model several times, each copy with separate tensors and weights; plans only may run them."""
+        """Return `count` copies of every model, each with separate tensors and weights; only plans can run them."""
         names = [f"{name} #{copy}" for copy in range(count) for name in self.graph.models]
         compiled = self.compiled
         for _ in range(count - 1):
@@ -139,10 +143,11 @@ class Models:
 
 
 def kernel_graph(names: Sequence[str], compiled: Sequence[CompiledModel]) -> KernelGraph:
-    """Return the graph from which plans for models are made.
+    """Return the graph of the kernels of models, for planning.
 
     Args:
-        compiled: models compiled for the graph executor.
+        names: names of the models.
+        compiled: the compiled models.
     """
     nodes: list[GraphNode] = []
     for model, one in enumerate(compiled):
@@ -156,7 +161,7 @@ def kernel_graph(names: Sequence[str], compiled: Sequence[CompiledModel]) -> Ker
 
 
 def plan_of(models: Models, policy: str, stages: tuple[Stage, ...], predicted_us: float | None = None) -> Plan:
-    """Return a plan for these models on this machine."""
+    """Return a plan with these stages for models on this machine."""
     device = models.machine.device
     return Plan(
         policy=policy,
@@ -172,14 +177,13 @@ def plan_of(models: Models, policy: str, stages: tuple[Stage, ...], predicted_us
 
 
 def in_order(models: Models, threads: int) -> Plan:
-    """Return steps that run one operator after the other, each with this thread count."""
+    """Return a plan that runs one operator after the other, each with this thread count."""
     steps = tuple(Step(node, threads) for node in range(len(models.graph)))
     return plan_of(models, "sequential", (Stage((Group(steps, models.cores[:threads]),)),))
 
 
 def mergeable(requests: Sequence[BuildRequest]) -> bool:
-    """Return whether the compiler finds parallel operators to merge in any of the models, which are lowered, not
-    built."""
+    """Return whether the compiler finds parallel operators to merge in any model; the models are only lowered."""
     return any(compiler_in_use().merge_parallel(load_model(request)[0])[1] for request in requests)
 
 
@@ -189,14 +193,14 @@ def load_models(
     """Lower, build and load models for this machine.
 
     Args:
-        requests: the models with their target and schedules; all for the same target.
+        requests: build requests of the models; all for the same target.
         cores: number of cores (streams of a GPU) that plans may use.
-        merge: merge parallel operators into one kernel where the compiler can.
-        announce: gets messages about slow steps.
+        merge: whether to merge parallel operators into one kernel if the compiler can.
+        announce: called with messages about slow steps.
 
     Raises:
         ModelError, MeasureError: a model cannot be lowered, built or run.
-        UsageError: there are fewer cores.
+        UsageError: the machine has fewer cores.
     """
     lanes = requests[0].kind.plan_lanes()
     numbers = lanes.first(cores)
@@ -224,7 +228,7 @@ def load_models(
 
 
 def _built(request: BuildRequest, merge: bool, announce: Callable[[str], None]) -> PreparedModel:
-    """Return a model that is built but not loaded."""
+    """Lower and build a model, and return it; it is not loaded on the machine."""
     announce(f"lowering {request.model.name}")
     with PreparedModel(request, in_words(announce, stages=False)) as job:
         job.begin_compiling()
@@ -236,7 +240,7 @@ def _built(request: BuildRequest, merge: bool, announce: Callable[[str], None]) 
 
 
 def _noted(job: PreparedModel) -> CompiledModel:
-    """Return the compiled model, with a note if its outputs differ from those of its own framework."""
+    """Return the compiled model, with an additional note if its outputs differ from those of the model's framework."""
     compiled, agreement = job.built.compiled, job.model.agreement
     notes = () if agreement.outputs_agree else (f"{job.model.name}: {agreement}",)
     return dataclasses.replace(compiled, notes=(*compiled.notes, *notes))

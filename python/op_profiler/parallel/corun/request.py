@@ -1,4 +1,4 @@
-"""`CorunRequest`: models to run side by side and their options, checked before anything heavy is imported."""
+"""`CorunRequest`: models to run side by side, and the options; their validation needs no heavy imports."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ COSTS = ("measured", "predicted")
 _PLAN = "Plan"
 
 Announce = Callable[[str], None]
-"""Called with the name of a slow step before it begins."""
+"""A function that is called with the name of a slow step before the step begins."""
 
 
 def parse_targets(option: str, text: str) -> tuple[str, ...]:
-    """Split targets at commas, except at commas inside the options of a target (``-mattr=+avx,+fma``)."""
+    """Split a list of targets at commas, except commas inside the options of a target (``-mattr=+avx,+fma``)."""
     kinds = "|".join(map(re.escape, TARGETS))
     return tuple(re.split(rf"\s*,\s*(?=(?:{kinds})(?:[\s,]|$))", text.strip()))
 
@@ -48,13 +48,14 @@ class CorunRequest:
 
     Attributes:
         models: one or several models.
-        targets: one target, which runs operators of all models side by side; or several, of which each model chooses
-            one: at most one of them cuda and at most one a board.
-        place: place of the board.
-        policy: with several targets, ``nash`` runs the best equilibrium, and so does ``auto``, unless running
-            everything on one target is faster.
-        merge: ``auto`` tries both.
-        db: None for this machine's calibration, or for the included data.
+        policy: planning policy. With several targets, ``nash`` runs the best equilibrium; ``auto`` too, unless running
+            all models on one target is faster.
+        merge: whether operators are merged; if False, the policy ``auto`` also tries merged operators.
+        targets: one target, which runs operators of all models side by side; or several targets, of which each model
+            chooses one. At most one of the targets is cuda, and at most one is a board.
+        place: where the board is reached; None without a board.
+        db: address of the dataset; with None, co-runs are not stored, and costs are predicted from this machine's
+            calibration or the included data.
     """
 
     models: tuple[ModelRequest, ...] = ()
@@ -105,28 +106,28 @@ class CorunRequest:
     def of_options(
         cls, *, targets: tuple[str, ...] = ("llvm",), place: Place | None = None, **fields: Any
     ) -> CorunRequest:
-        """Return a request with the place of the first board among the targets."""
+        """Create a request; the place gets the device key of the first board among the targets."""
         if place is not None:
             place = place.with_key(next((kind.name for kind in map(kind_of, targets) if kind.is_board), ""))
         return cls(targets=targets, place=place, **fields)
 
     @property
     def lanes(self) -> PlanLanes:
-        """Return the kind of lanes of plans; several targets divide the cores of this machine's processor.
+        """Return the kind of lanes of plans; for several targets, the cores of this machine's processor.
 
         Raises:
-            UsageError: there are no plans for the one target.
+            UsageError: plans cannot run on the only target.
         """
         return kind_of(self.targets[0] if len(self.targets) == 1 else "llvm").plan_lanes()
 
     @property
     def cores(self) -> int:
-        """Return the number of cores (streams of a GPU) that may be used."""
+        """Return the number of cores (streams of a GPU) that a plan may use."""
         given = {"--threads": self.threads, "--streams": self.streams}[self.lanes.option]
         return self.lanes.usual_count if given is None else given
 
     def on(self, target: str) -> tuple[BuildRequest, ...]:
-        """Return the requests for the models on one of the targets."""
+        """Return the build requests of the models for one of the targets."""
         kind = kind_of(target)
         place = self.place if kind.is_board else None
         threads = kind.default_thread_counts(place)
@@ -144,11 +145,11 @@ class CorunRequest:
         )
 
     def check(self) -> None:
-        """Reject impossible requests.
+        """Check that the request can be carried out on this machine.
 
         Raises:
-            UsageError: an option is out of range, or excludes another; the message has the allowed values.
-            OpProfilerError: there is no such model, or a target cannot be used here.
+            UsageError: an option is out of range, or excludes another option; the message contains the allowed values.
+            OpProfilerError: a model does not exist, or a target cannot be used on this machine.
         """
         if not self.models:
             raise UsageError("there is no model to run; give one or several")
@@ -164,11 +165,13 @@ class CorunRequest:
                 request.check()
 
     def check_for_cluster(self) -> None:
-        """Reject requests with one target that no machine of a cluster can carry out, before they are sent; a machine
-        `check`s the rest.
+        """Check the options that do not depend on the machine, before the request is sent to a cluster.
+
+        Files and packages that are missing on this machine are no error, because a machine of the cluster may have
+        them. The machine that carries out the request runs `check`.
 
         Raises:
-            UsageError: as `check`. Files and packages that are not here may be there.
+            UsageError: as for `check`.
         """
         self._check_anywhere()
         for model in self.models:
@@ -176,7 +179,7 @@ class CorunRequest:
                 FRONTENDS.get(model.source).check(model)
 
     def _check_anywhere(self) -> None:
-        """Check what does not depend on the machine."""
+        """Check the options that do not depend on the machine; raises UsageError."""
         compiler = COMPILERS.get(self.compiler)
         compiler.require("weights", "corun")
         for kind in map(kind_of, self.targets):
@@ -190,13 +193,13 @@ class CorunRequest:
             raise UsageError(f"--rounds {self.rounds} is out of range; give 1 or more")
 
     def check_plan_options(self, files: Mapping[str, Path | None]) -> None:
-        """Reject options that only apply to plans, if models choose between targets.
+        """Check that no option that applies to plans only is given together with several targets.
 
         Args:
-            files: files of the plan that a caller wants to write, by option.
+            files: paths of files about the plan that the caller will write, by option; None for an option not given.
 
         Raises:
-            UsageError: such an option is given; the message names it.
+            UsageError: options for plans are given with several targets; the message names them.
         """
         given = {
             "--plan": self.plan is not None,

@@ -1,4 +1,4 @@
-"""From models and a policy to a plan that was measured next to sequential execution."""
+"""`corun`: makes a plan for models, and measures it next to sequential execution."""
 
 from __future__ import annotations
 
@@ -23,11 +23,14 @@ if TYPE_CHECKING:
 
 
 def corun(request: CorunRequest, announce: Announce) -> CorunResult | TargetsResult:
-    """Run operators of models side by side on one target, or models side by side on several targets, and compare with
-    sequential execution.
+    """Run operators side by side on one target, or models on several targets, and compare with sequential execution.
+
+    Args:
+        announce: called with the name of each slow step.
 
     Raises:
-        OpProfilerError: a model, a plan, a target or a setting cannot be used; or a kernel fails, with its name.
+        OpProfilerError: a model, a plan, a target or a setting cannot be used; or a kernel fails, which the message
+            names.
     """
     request.check()
     if len(request.targets) > 1:
@@ -39,7 +42,7 @@ def corun_on_one_target(request: CorunRequest, announce: Announce) -> CorunResul
     """Load models, measure the operators, plan, choose, and measure the chosen plan next to sequential execution.
 
     Args:
-        request: a checked request.
+        request: a request whose method `check` raised nothing.
     """
     request.lanes.check()
     plan = read_plan(request.plan) if request.plan is not None else None
@@ -73,7 +76,10 @@ def corun_on_one_target(request: CorunRequest, announce: Announce) -> CorunResul
 def _measured(
     request: CorunRequest, winner: PlanCandidate, baseline: Models, tried: Tried, announce: Announce
 ) -> CorunResult:
-    """Measure the chosen candidate and sequential execution in fresh rounds: the rounds of the choice favour it."""
+    """Measure the chosen candidate and sequential execution in new rounds, and store the co-runs.
+
+    The rounds in which the candidate was chosen would favour it.
+    """
     announce("comparing with sequential")
     notes = [*winner.notes, *(note for one in winner.models.compiled for note in one.notes)]
     timed, run = compare(winner.models, winner.plan, baseline, request.rounds)

@@ -1,4 +1,4 @@
-"""Kernels of operators under other schedules than those of the model's build."""
+"""Builds kernels of operators under schedules other than those of the model's build."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ _TOLERANCE = 1e-4  # other schedules add in another order
 
 
 class Variants:
-    """Kernels for lanes, each built at its first request and cached.
+    """Kernels of operators under other schedules, for lanes; each is built at its first request and cached.
 
-    A kernel can replace another one if it reads and writes the same layouts. An operator is therefore built in the form
-    of the compiled model, and only with op_profiler's own templates, whose knobs do not change layouts. Operators are
-    identified by the compiler's hash (`Kernel.label`).
+    A kernel can replace another kernel if it reads and writes the same layouts. An operator is therefore built in the
+    form of the compiled model, and only with op_profiler's own templates, whose knobs do not change layouts. Operators
+    are identified by the compiler's hash (`Kernel.label`).
 
     Args:
         compiled: the models, compiled by `on_lanes`.
         target: TVM's target string.
 
     Attributes:
-        tasks: by an operator's hash, op_profiler's templates among those that the compiler considers for it; empty if
-            there are none.
+        tasks: returns the tasks of an operator, given by its hash: op_profiler's templates among those that the
+            compiler considers for the operator; empty without any.
     """
 
     tasks: Callable[[str], tuple[Task, ...]]
@@ -68,7 +68,8 @@ class Variants:
         """Return TVM's function for an operator under a schedule; it takes the same arrays as the model's own function.
 
         Raises:
-            PlanError: the operator cannot be built so, or then computes something else; the message names it.
+            PlanError: the operator cannot be built with the schedule, or then computes wrong values; the message names
+                the operator.
         """
         key = label, schedule.key
         if key not in self._built:
@@ -76,7 +77,7 @@ class Variants:
         return self._built[key]
 
     def _tasks(self, label: str) -> tuple[Task, ...]:
-        """Return op_profiler's templates among those that the compiler considers for an operator; empty without any."""
+        """Return the tasks of an operator; see the attribute `tasks`."""
         specs = compiler_in_use().tasks(self._occurrences[label], self._target)
         return tuple(compiler_in_use().task(spec, self._target) for spec in specs)
 
@@ -103,8 +104,10 @@ class Variants:
         return function
 
     def _difference(self, label: str, function: PackedFunction) -> float:
-        """Return the largest difference between the outputs of a function and of the model's own for random arrays,
-        relative to the largest value."""
+        """Return the largest difference between the outputs of a function and of the kernel in the model's build.
+
+        Both get the same random inputs; the difference is relative to the largest output of the build's kernel.
+        """
         compiler, device = compiler_in_use(), runtime_device(self._target)
         occurrence = self._occurrences[label]
         rng = np.random.default_rng(0)

@@ -1,8 +1,8 @@
-"""Several models on several targets: each model chooses one target, and models on different targets run side by side.
+"""Runs several models on several targets: each model chooses one target; models on different targets run side by side.
 
 The choice is a game (see `op_profiler.parallel.planning.games`): the players are the models, the resources are the
-targets, and the cost of a model is its own latency there, including transfers, plus the wait for other models that
-chose the same target.
+targets, and the cost of a model is its own latency on the chosen target, including transfers, plus the wait for other
+models that chose the same target.
 """
 
 from __future__ import annotations
@@ -49,14 +49,18 @@ class TargetsResult:
     """A placement of models, and the results of running it.
 
     Attributes:
-        targets: targets as the user wrote them; `compiled_for`: complete targets.
-        placements: the returned placement: side by side, or for ``auto`` everything on one target if that was faster.
-        outcome: the game; `GameOutcome.load_us` has the latency of each model on each target, including transfers.
-        sequential: everything on the fastest single target, with all cores.
-        timed: way 0 is `sequential`, way 1 the equilibrium, even if it is not returned.
-        predicted_us: makespan of the equilibrium.
+        targets: targets as the user wrote them.
+        compiled_for: complete targets, in the same order.
+        placements: the returned placement: the equilibrium; for ``auto``, all models on one target if that was faster.
+        outcome: the game and its equilibrium; `GameOutcome.load_us` is the latency of each model on each target,
+            including transfers.
+        sequential: all models on the fastest single target, with all cores.
+        timed: times from the same rounds; way 0 is `sequential`, way 1 is the equilibrium, even if it is not returned.
+        predicted_us: makespan of the equilibrium, microseconds.
         outputs_equal: whether all outputs of the returned placement equal those of `sequential` bit for bit.
-        largest_difference: largest difference between two outputs, divided by the largest value of the sequential one.
+        largest_difference: largest difference between an output of the returned placement and of `sequential`, divided
+            by the largest value of the latter.
+        notes: notes for the user.
     """
 
     policy: str
@@ -74,11 +78,12 @@ class TargetsResult:
 
     @property
     def outputs_agree(self) -> bool:
-        """Return whether the outputs are equal, or as close as can be expected of the kernels of different targets."""
+        """Return whether the outputs differ by at most the tolerance for kernels of different targets."""
         return self.largest_difference <= _TOLERANCE
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, for scripts; the fields of `CorunResult.to_json` that apply here."""
+        """Return a JSON-serializable dictionary: fields of `CorunResult.to_json` that exist for several targets, the
+        targets, and the game."""
         return {
             "models": list(self.models),
             "targets": list(self.targets),
@@ -102,13 +107,14 @@ class TargetsResult:
 
 
 def corun_on_targets(request: CorunRequest, announce: Announce) -> TargetsResult:
-    """Measure every model on every target, let the models choose, run their choice, and compare.
+    """Measure every model on every target, let the models choose targets, and compare with the best single target.
 
     Args:
-        request: a checked request.
+        request: a request whose method `check` raised nothing.
 
     Raises:
-        OpProfilerError: a model, a target or a setting cannot be used; or a model fails on a target (both named).
+        OpProfilerError: a model, a target or a setting cannot be used; or a model fails on a target (the message names
+            both).
     """
     for note in without_pygambit():
         announce(note)
@@ -132,7 +138,7 @@ def corun_on_targets(request: CorunRequest, announce: Announce) -> TargetsResult
 
 
 def _load(request: CorunRequest, announce: Announce) -> list[OnTarget]:
-    """Lower every model once, and build it for every target."""
+    """Lower every model once, build it for every target, and load it there."""
     use_build_for(*request.targets, compiler=request.compiler)
     targets = [resolve_target(name) for name in request.targets]
     inputs: list[dict[str, np.ndarray]] = []
@@ -155,10 +161,10 @@ def _load(request: CorunRequest, announce: Announce) -> list[OnTarget]:
 
 
 def _timed(works: Sequence[Work], alone: Sequence[TargetWorker], rounds: int) -> TimedWays:
-    """Time works in turn; the background load is that of this machine.
+    """Time each of the works once per round, alternately; the background load is that of this machine.
 
     Args:
-        alone: for every target, a worker with all the cores that it can use.
+        alone: for every target, a worker with all the cores that the target can use.
     """
     machine = next(worker.machine for worker in alone if worker.loaded.board is None)
     ways = [Way(lambda: None, functools.partial(run_all, work)) for work in works]
@@ -168,7 +174,16 @@ def _timed(works: Sequence[Work], alone: Sequence[TargetWorker], rounds: int) ->
 def _measured_costs(
     side_by_side: Sequence[TargetWorker], alone: Sequence[TargetWorker], request: CorunRequest
 ) -> tuple[np.ndarray, int]:
-    """Return microseconds of every model on every target, shape (models, targets), and the best target for all."""
+    """Measure the models on the targets.
+
+    Args:
+        side_by_side: a worker for every target, with its share of the cores.
+        alone: a worker for every target, with all the cores that the target can use.
+
+    Returns:
+        The time of every model on every target, microseconds, shape (models, targets), and the number of the target
+        that is fastest for all models together.
+    """
     everything = range(len(request.models))
     works: list[Work] = [[(worker, [number])] for number in everything for worker in side_by_side]
     works += [[(worker, everything)] for worker in alone]
@@ -184,10 +199,12 @@ def _compared(
     alone: Sequence[TargetWorker],
     place: int,
 ) -> TargetsResult:
-    """Time the equilibrium and everything on the best target in fresh rounds: the rounds of the choice favour it.
+    """Time the equilibrium, and all models on the best target, in new rounds; return the result.
+
+    The rounds in which the models chose targets would favour their choice.
 
     Args:
-        place: number of the best target.
+        place: number of the best target for all models together.
     """
     best = alone[place]
     everything = range(len(request.models))

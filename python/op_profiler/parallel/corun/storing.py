@@ -1,4 +1,4 @@
-"""Slow-downs of operators that ran side by side, stored in the dataset."""
+"""Stores the times of operators that ran side by side in the dataset."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 def record_coruns(
     db: str, requests: Sequence[BuildRequest], models: Models, profile: Profile, plan: Plan, run: PlanRun
 ) -> int:
-    """Store every stage of a plan with operators side by side, and every operator next to its own copy.
+    """Store the stages of a plan in which operators ran side by side, and every operator next to copies of itself.
 
     Args:
-        requests: requests of the models, in order.
-        profile: times of the operators in isolation.
+        db: address of the dataset.
+        requests: build requests of the models, in order.
+        profile: times of the operators in isolation, and next to copies.
         run: run of the plan.
 
     Returns:
@@ -55,7 +56,7 @@ def record_coruns(
 
 
 def _keys(request: BuildRequest, models: Models, number: int) -> tuple[str, str]:
-    """Return the key of a model without its schedule records, and with them."""
+    """Return the base key (without schedule records) and the key of a model in the dataset."""
     content = models.contents[number]
     base_key = request.base_key(
         content if models.split == BLOCKS else f"{content} by rows", models.machine.device.identity
@@ -64,7 +65,7 @@ def _keys(request: BuildRequest, models: Models, number: int) -> tuple[str, str]
 
 
 def _add_model(dataset: Dataset, base_key: str, key: str, request: BuildRequest, models: Models, number: int) -> None:
-    """Store a model, unless it is stored with all its operators, because a collection then stored more about it."""
+    """Store a model, unless it is stored with all its operators: a collection then stored more than a co-run does."""
     there = dataset.find_model(key)
     if there is not None and there.extracted:
         return
@@ -112,7 +113,10 @@ def _stages(
 
 
 def _beside_copies(models: Models, profile: Profile, keys: Sequence[str]) -> Iterator[list[CorunMember]]:
-    """Yield every operator at one thread with copies of it on the other cores; only the first one was timed."""
+    """Yield a group for every distinct operator: one thread per core, each running a copy of the operator.
+
+    If an operator occurs several times, the times of its first call are used.
+    """
     if not profile.together_us.size:
         return
     seen: set[str] = set()
@@ -129,7 +133,13 @@ def _beside_copies(models: Models, profile: Profile, keys: Sequence[str]) -> Ite
 
 
 def _settings(models: Models, cores: tuple[int, ...], bound_to: dict[int, int | None], threads_used: int) -> Settings:
-    """Return settings with one lane per core; the effective cores are those that the lanes are bound to."""
+    """Return the settings of an operator with one lane per core.
+
+    Args:
+        cores: requested cores.
+        bound_to: core that the lane of each core was bound to; these are the effective cores.
+        threads_used: effective thread count.
+    """
     effective = tuple(sorted({found for core in cores if (found := bound_to.get(core)) is not None}))
     return Settings(
         threads=len(cores),

@@ -1,7 +1,7 @@
-"""Threads that run whole models, each on one target.
+"""Runs whole models on several targets at once, with one thread per target.
 
-Targets share no cores: each processor gets separate cores, a GPU one core for the thread that launches, and a board
-behind RPC uses its own.
+Targets share no cores of this machine: each processor target gets separate cores, a GPU gets one core for the thread
+that launches kernels, and a board behind RPC gets none, because it uses its own cores.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 
 def split_cores(targets: Sequence[str], cores: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Return the cores of each target: one for a GPU, none for a board, and equal parts of the others for processors.
+    """Return the cores of each target: one for a GPU, none for a board, and equal shares of the rest for processors.
 
     Raises:
-        UsageError: there are fewer cores than targets.
+        UsageError: there are fewer cores than targets that need a core.
     """
     wanted = [kind_of(target).driving_cores for target in targets]
     sharing = wanted.count(None)
@@ -61,8 +61,8 @@ class Placement:
     """The models that run on one target, one after the other.
 
     Attributes:
-        target: the target; for a board with its address.
-        cores: cores that run it; for a GPU the core that launches, for a board none of this machine.
+        target: the target; for a board, with the board's address.
+        cores: cores that run the models; for a GPU, the core that launches kernels; empty for a board.
         models: names of the models.
     """
 
@@ -73,10 +73,15 @@ class Placement:
 
 @dataclasses.dataclass(frozen=True)
 class OnTarget:
-    """All models, loaded on a target, with their inputs on the host.
+    """All models, loaded on one target.
 
     Attributes:
-        board: the machine, if the target is a board.
+        name: the target as the user wrote it.
+        target: the complete target.
+        models: names of the models.
+        graphs: the loaded models.
+        inputs: inputs of each model, on the host.
+        board: the board, if the target is a board; otherwise None.
     """
 
     name: str
@@ -95,11 +100,14 @@ def load_on_target(
     inputs: Sequence[dict[str, np.ndarray]],
     place: Place | None,
 ) -> OnTarget:
-    """Load models on this machine's processor or GPU, or on the board at a place.
+    """Load models on this machine's processor or GPU, or on a board.
 
     Args:
+        name: the target as the user wrote it.
+        models: names of the models.
         builds: builds of the models for the target.
         inputs: inputs of each model, one array per input.
+        place: where the board is reached; None without a board.
     """
     pairs = list(zip(builds, inputs, strict=True))
     if not kind_of(name).is_board or place is None:
@@ -114,18 +122,19 @@ def load_on_target(
 
 
 Outputs = dict[int, list[np.ndarray]]
-"""Outputs of each model, by its number."""
+"""Output arrays of each model, by the number of the model."""
 
 
 class TargetWorker(contextlib.AbstractContextManager["TargetWorker"]):
-    """A thread that runs models on one target, with the threads of their kernels on some cores.
+    """A thread that runs models on one target; the threads of their kernels run on the given cores.
 
-    TVM keeps the threads of its kernels, sleeping, until the process ends. The main thread makes the calls to a board,
-    because calls have a time limit only there.
+    TVM keeps the threads of its kernels, sleeping, until the process ends. Calls to a board are made by the main
+    thread, because only there calls have a time limit.
 
     Attributes:
-        loaded: the models; `cores`: cores of their kernels' threads.
-        machine: machine with these threads and the load.
+        loaded: the models, loaded on the target.
+        cores: cores of the kernels' threads.
+        machine: the machine of the target, which sets these threads and meters the background load.
     """
 
     loaded: OnTarget
@@ -140,7 +149,7 @@ class TargetWorker(contextlib.AbstractContextManager["TargetWorker"]):
 
     @property
     def takes_all_cores(self) -> bool:
-        """Return whether models use all cores of this machine that they are given."""
+        """Return whether the target can use all cores of this machine: it is a processor, not a GPU or a board."""
         return kind_of(self.loaded.name).driving_cores is None
 
     def __enter__(self) -> TargetWorker:
@@ -162,7 +171,7 @@ class TargetWorker(contextlib.AbstractContextManager["TargetWorker"]):
         return self._thread.submit(self.run, numbers)
 
     def run(self, numbers: Sequence[int]) -> Outputs:
-        """Run models one after the other on this thread, and return their outputs."""
+        """Run models one after the other on the calling thread, and return their outputs."""
         return {number: self._run(number) for number in numbers}
 
     def _run(self, number: int) -> list[np.ndarray]:
@@ -187,7 +196,7 @@ Work = Sequence[tuple[TargetWorker, Sequence[int]]]
 
 
 def run_all(work: Work) -> Outputs:
-    """Run all workers at once, and wait until all have ended."""
+    """Run all workers at once, wait until all have ended, and return the outputs of their models."""
     futures = [worker.start(numbers) for worker, numbers in work if worker.loaded.board is None]
     found: Outputs = {}
     try:

@@ -1,6 +1,6 @@
-"""Timing of several ways to run the same models, in turn, so that all have the same background load.
+"""Times several ways to run the same models alternately, so that all ways have the same background load.
 
-Timing is in rounds; rounds under background load are repeated.
+The times are taken in rounds; windows of rounds under background load are repeated.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Load:
 
     Attributes:
         foreign: whether rounds were kept in spite of background load.
-        before, after: share of the used cores or GPU that other processes took, before and at the end; None if it
-            cannot be read.
-        repeated_seconds: duration of the discarded windows.
+        before, after: share of the used cores, or of the GPU, that other processes took before the rounds and in the
+            last window, 0 to 1; None if it cannot be read.
+        repeated_seconds: duration of the discarded windows, seconds.
     """
 
     foreign: bool
@@ -45,7 +45,7 @@ class Way:
     """One way to run the models.
 
     Attributes:
-        prepare: called before each turn, to set the thread count.
+        prepare: called before each time at which the way is run, to set the thread count.
         run: runs all models once.
     """
 
@@ -58,7 +58,8 @@ class TimedWays:
     """Times of several ways to run the same models, from the same rounds.
 
     Attributes:
-        samples_us: shape (rounds, ways).
+        samples_us: times in microseconds, shape (rounds, ways).
+        load: background load during the rounds.
     """
 
     samples_us: np.ndarray
@@ -66,15 +67,15 @@ class TimedWays:
 
     @property
     def median_us(self) -> np.ndarray:
-        """Return the median of each way."""
+        """Return the median time of each way, microseconds, shape (ways,)."""
         return np.asarray(np.median(self.samples_us, axis=0))
 
     def interval_us(self, way: int) -> tuple[float, float]:
-        """Return the 95 % confidence interval of a way's median."""
+        """Return the 95 % confidence interval of a way's median, microseconds."""
         return median_interval(self.samples_us[:, way])
 
     def speedup(self, way: int, over: int = 0) -> float:
-        """Return the speed-up over another way: the median of the ratios within a round."""
+        """Return the speed-up of a way over another way: the median of the ratios of their times in each round."""
         return float(np.median(self.samples_us[:, over] / self.samples_us[:, way]))
 
     def speedup_interval(self, way: int, over: int = 0) -> tuple[float, float]:
@@ -82,10 +83,10 @@ class TimedWays:
         return median_interval(self.samples_us[:, over] / self.samples_us[:, way])
 
     def not_compared(self, way: int, over: int = 0) -> str | None:
-        """Return why two ways cannot be compared, and what to do; None if they can.
+        """Return why two ways cannot be compared, and what to do; None if they can be compared.
 
-        Background load may stop one way and not the other. Under background load, `speedup` is therefore valid only if
-        the rounds agree on it.
+        Background load may delay only one of the ways. Under background load, `speedup` is therefore valid only if its
+        confidence interval is narrow.
         """
         low, high = self.speedup_interval(way, over)
         if not self.load.foreign or high <= _NARROW * low:
@@ -96,8 +97,10 @@ class TimedWays:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return way 1 (a plan) next to way 0 (sequential) as plain values; without a speed-up if they cannot be
-        compared."""
+        """Return a JSON-serializable comparison of way 1 (a plan) with way 0 (sequential execution).
+
+        The speed-up is None if the two ways cannot be compared.
+        """
         not_compared = self.not_compared(1)
         sequential_us, plan_us = self.median_us[:2].tolist()
         return {
@@ -113,7 +116,7 @@ class TimedWays:
         }
 
     def faster(self, way: int) -> bool:
-        """Return whether a way takes no longer than way 0, in the median and within rounds."""
+        """Return whether a way is at least as fast as way 0, both by the medians and by the speed-up within rounds."""
         return self.speedup(way) >= 1.0 and bool(self.median_us[way] <= self.median_us[0])
 
 
@@ -126,10 +129,9 @@ def time_in_turn(
     fewest: int | None = None,
     until: float = math.inf,
 ) -> TimedWays:
-    """Time every way once per round, beginning with a different one each time, each after untimed runs that warm up
-    caches and threads.
+    """Time every way once per round, after untimed runs that warm up caches and threads.
 
-    `in_quiet_rounds` describes the arguments.
+    Each round begins with another way than the round before. For the other arguments see `in_quiet_rounds`.
     """
     samples, load = in_quiet_rounds(
         lambda turn: _one_round(ways, turn), rounds=rounds, meter=meter, limits=limits, fewest=fewest, until=until
@@ -146,14 +148,17 @@ def in_quiet_rounds(
     fewest: int | None = None,
     until: float = math.inf,
 ) -> tuple[list[_Sample], Load]:
-    """Take one sample per round; windows of rounds under background load are repeated.
+    """Take one sample per round, and return the samples and the background load.
+
+    Windows of rounds under background load are repeated.
 
     Args:
-        one_round: gets the number of the round.
+        one_round: returns the sample of a round; called with the number of the round.
         rounds: largest number of rounds.
+        meter: reads the background load; None if it cannot be read.
         limits: windows under background load are repeated for up to `Limits.repeat_seconds`, then kept and marked.
-        fewest: number of rounds after which the time `until` (of `time.monotonic`) ends the rounds; None: all rounds
-            are done.
+        fewest: number of rounds that are always done; None: all `rounds`.
+        until: time (of `time.monotonic`) after which the rounds end once `fewest` are done.
     """
     kept: list[_Sample] = []
     fewest = rounds if fewest is None else fewest
@@ -181,11 +186,13 @@ def in_quiet_rounds(
 
 
 def surely_fastest(samples_us: np.ndarray, present: int) -> int:
-    """Return the fastest way if the 95 % interval of the differences within a round shows that it is faster than the
-    present one; otherwise the present one.
+    """Return the number of the fastest way if it is significantly faster than the present way, otherwise `present`.
+
+    It is significantly faster if the 95 % interval of the differences within rounds is below 0.
 
     Args:
-        samples_us: shape (rounds, ways).
+        samples_us: times in microseconds, shape (rounds, ways).
+        present: number of the present way.
     """
     more_us = samples_us - samples_us[:, [present]]
     best = int(np.argmin(np.median(more_us, axis=0)))
@@ -193,13 +200,16 @@ def surely_fastest(samples_us: np.ndarray, present: int) -> int:
 
 
 def finite(interval: tuple[float, float]) -> list[float] | None:
-    """Return a number for JSON; None if there were too few rounds for an interval."""
+    """Return an interval as a list for JSON; None if there were too few rounds for an interval."""
     return list(interval) if np.isfinite(interval).all() else None
 
 
 def compare_outputs(expected: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> tuple[bool, float]:
-    """Return whether arrays are equal bit for bit, and the largest difference between two, divided by the largest
-    expected value of the array. NaN equals NaN, and is infinitely far from any other value."""
+    """Return whether all arrays are equal bit for bit, and the largest relative difference of a pair of arrays.
+
+    The difference is relative to the largest value of the expected array. NaN equals NaN, and has an infinite
+    difference from any other value.
+    """
     pairs = list(zip(expected, found, strict=True))
     equal = all(a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes() for a, b in pairs)
     return equal, max((_relative_difference(a, b) for a, b in pairs), default=0.0)
@@ -214,8 +224,10 @@ def _relative_difference(expected: np.ndarray, found: np.ndarray) -> float:
 
 
 def warm_up(run: Callable[[], object]) -> None:
-    """Run once, and wait until the threads of the previous runtime, which spin for a while, are asleep. A model of
-    microseconds that directly follows another runtime takes a sixth longer."""
+    """Run at least once, and repeatedly until the spinning threads of another runtime are asleep (2 ms).
+
+    A model that takes microseconds would take a sixth longer directly after another runtime.
+    """
     end = time.perf_counter_ns() + _WARM_UP_NS
     run()
     while time.perf_counter_ns() < end:

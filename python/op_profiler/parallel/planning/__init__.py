@@ -1,1 +1,1 @@
-"""Graphs, costs and games, and the policies that make plans from them."""
+"""Planning: graphs, costs, games, and the policies that make plans from them."""

@@ -1,4 +1,4 @@
-"""Costs of operators that run side by side, and the simulation of a plan from them."""
+"""`Costs` of operators that run side by side, and `simulate`, which computes the timeline of a plan from costs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Costs:
-    """Costs of a graph on a device, for policies.
+    """Costs of a graph's operators on a device, for policies.
 
     A *lane* is the thread that calls the operators of a group; it runs on the group's first core.
 
     Attributes:
-        latency_us: by thread count, shape (nodes,): microseconds of each node in isolation.
-        handover_us: time until a lane observes that an operator of another lane has ended.
-        slowdown: factor on the latency of operators that run beside others, from co-run measurements.
+        latency_us: time of each node in isolation, microseconds, shape (nodes,), by thread count.
+        handover_us: time until a lane observes that an operator of another lane has ended, microseconds.
+        slowdown: factor by which the latency of operators increases while they run beside others.
     """
 
     latency_us: dict[int, np.ndarray]
@@ -39,10 +39,10 @@ class Costs:
         return tuple(sorted(self.latency_us))
 
     def counts(self, most: int) -> tuple[int, ...]:
-        """Return the thread counts that are possible on `most` cores, in ascending order.
+        """Return the thread counts with latencies that are possible on `most` cores, in ascending order.
 
         Raises:
-            UsageError: there is no such thread count.
+            UsageError: all thread counts with latencies are larger.
         """
         found = tuple(count for count in self.threads if count <= most)
         if not found:
@@ -50,7 +50,7 @@ class Costs:
         return found
 
     def best_threads(self, node: int, most: int) -> int:
-        """Return the turnaround point: the thread count up to `most` with the least latency, the smallest of equals."""
+        """Return a node's turnaround point: the smallest thread count up to `most` that has the least latency."""
         return min(self.counts(most), key=lambda count: (self.latency_us[count][node], count))
 
 
@@ -59,8 +59,8 @@ class Timeline:
     """Start and end of each operator of a plan.
 
     Attributes:
-        start_us, end_us: shape (nodes,), from the start of the plan; NaN for nodes that are not in it.
-        total_us: end of the last node.
+        start_us, end_us: microseconds from the start of the plan, shape (nodes,); NaN for nodes that are not in it.
+        total_us: end of the last node, microseconds.
     """
 
     start_us: np.ndarray
@@ -69,15 +69,15 @@ class Timeline:
 
 
 def simulate(graph: KernelGraph, stages: Sequence[Stage], costs: Costs) -> Timeline:
-    """Simulate stages as the executor runs them.
+    """Compute the timeline of stages as the executor runs them.
 
-    An operator starts when the operators whose output it reads, and those before it that use one of its cores, have
-    ended. While two or more run, all of them progress at 1 / `slowdown` of their speed, so one clock of work done is
-    enough (virtual time, as for processor sharing; Kleinrock 1976, Queueing Systems II). Inputs that are not in the
-    stages count as available.
+    An operator starts when the operators whose output it reads, and the earlier operators on its cores, have ended.
+    While two or more operators run, all of them progress at 1 / `slowdown` of their speed, so one clock of finished
+    work is enough (virtual time, as for processor sharing; Kleinrock 1976, Queueing Systems II). Inputs that are not in
+    the stages count as available.
 
     Raises:
-        PlanError: operators wait for each other in a circle.
+        PlanError: operators wait for each other in a cycle.
     """
     waiting = _Waiting(graph, stages, costs)
     size = len(graph)
@@ -111,7 +111,7 @@ class _Waiting:
 
     Attributes:
         order: nodes in the order of the plan.
-        latency_us: latency of each node with its thread count.
+        latency_us: latency of each node with its thread count, microseconds.
         open: number of operators that each node still waits for.
     """
 
@@ -147,7 +147,7 @@ class _Waiting:
                 self.open[follower] += 1
 
     def release(self, node: int, now: float) -> list[tuple[int, float]]:
-        """Return the nodes that wait for no other node after the end of `node`, and when they can start."""
+        """Record that `node` ended at `now`; return the nodes that wait for no other node, and when they can start."""
         found = []
         for follower in self._followers[node]:
             ready = now if self._lane[follower] == self._lane[node] else now + self._handover_us

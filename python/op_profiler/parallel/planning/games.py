@@ -1,9 +1,9 @@
-"""Games in which each player chooses one resource, and their Nash equilibria.
+"""Finds Nash equilibria of games in which each player chooses one resource.
 
-A player ends when all players on the same resource have ended, so its cost is the load of that resource. This is load
-balancing on unrelated machines (Koutsoupias & Papadimitriou 1999, STACS). If all players have equal weights, it is a
-congestion game with Rosenthal's potential (1973, Int. J. Game Theory 2, 65). In general, each improving move lowers the
-larger one of the two loads that it changes, so the descending order of all loads is a generalised ordinal potential
+A player ends when all players on the same resource have ended, so its cost is the load of that resource. This game is
+load balancing on unrelated machines (Koutsoupias & Papadimitriou 1999, STACS). If all players have equal weights, it is
+a congestion game with Rosenthal's potential (1973, Int. J. Game Theory 2, 65). In general, each improving move lowers
+the larger one of the two loads that it changes, so the descending order of all loads is a generalised ordinal potential
 (Monderer & Shapley 1996, Games and Economic Behavior 14, 124; Even-Dar, Kesselman & Mansour 2003, ICALP): best
 responses end in an equilibrium in pure strategies, whoever moves first.
 """
@@ -24,14 +24,14 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from op_profiler.errors import MissingPackageError
 
 _EXACT = 256
-"""Number of strategy profiles up to which all equilibria are enumerated."""
+"""Largest number of strategy profiles for which all equilibria are enumerated."""
 _MOST_MIXED = 4
-"""Number of resources up to which mixed equilibria are enumerated; their number can grow exponentially."""
+"""Largest number of resources for which mixed equilibria are enumerated; their number can grow exponentially."""
 _LARGEST_OPTIMUM = 200
-"""Product of players and resources up to which the optimum is computed."""
+"""Largest product of players and resources for which the optimum is computed."""
 
 Mixed = tuple[tuple[float, ...], ...]
-"""Probabilities of the strategies of each player."""
+"""A strategy profile: for each player, the probabilities of its strategies."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,11 +39,12 @@ class GameOutcome:
     """Result of a game.
 
     Attributes:
-        choices: resource of each player in the best equilibrium that was found: the one with the least makespan.
-        makespan_us: its largest load; `worst_us`: that of the worst equilibrium that was found.
-        exact: whether all equilibria in pure strategies were enumerated; otherwise best responses led to the ones
-            found, and others may be better or worse.
-        equilibria: number of equilibria found.
+        choices: resource of each player in the best equilibrium that was found: the one with the smallest makespan.
+        makespan_us: makespan (largest load) of the best equilibrium that was found, microseconds.
+        worst_us: makespan of the worst equilibrium that was found, microseconds.
+        exact: whether all equilibria in pure strategies were enumerated; otherwise best responses found some
+            equilibria, and others may be better or worse.
+        equilibria: number of equilibria that were found.
         load_us: the game, as passed to `play`.
     """
 
@@ -56,16 +57,15 @@ class GameOutcome:
 
     @functools.cached_property
     def optimum_us(self) -> float | None:
-        """The least makespan of all assignments; None if the game is too large to compute it."""
+        """The smallest makespan of all assignments, microseconds; None if the game is too large to compute it."""
         return optimum_us(self.load_us)
 
     @functools.cached_property
     def mixed(self) -> tuple[Mixed, ...] | None:
-        """Return equilibria in mixed strategies, for two players with up to four resources; None for other games, and
-        without pygambit.
+        """Return the equilibria in mixed strategies of a game with two players and up to four resources.
 
-        No plan uses them: mixed strategies are no better than the best pure equilibrium. They show what to expect of
-        players that do not coordinate.
+        The result is None for other games, and if pygambit is not installed. No plan uses mixed strategies, because
+        they are no better than the best pure equilibrium. They show how players that do not coordinate would choose.
         """
         players, resources = self.load_us.shape
         if players != 2 or resources > _MOST_MIXED or _pygambit() is None:
@@ -75,12 +75,15 @@ class GameOutcome:
 
     @property
     def price_of_stability(self) -> float | None:
-        """Return the ratio of the best equilibrium found to the optimum."""
+        """Return the ratio of the best equilibrium's makespan to the optimum; None if the optimum is unknown."""
         return self.makespan_us / self.optimum_us if self.optimum_us else None
 
     @property
     def price_of_anarchy(self) -> float | None:
-        """Return the ratio of the worst equilibrium to the optimum; None if not all equilibria are known."""
+        """Return the ratio of the worst equilibrium's makespan to the optimum.
+
+        The result is None if the optimum or some equilibria are unknown.
+        """
         return self.worst_us / self.optimum_us if self.exact and self.optimum_us else None
 
 
@@ -88,8 +91,8 @@ def play(load_us: np.ndarray) -> GameOutcome:
     """Find the equilibria of a game in which each player chooses one resource.
 
     Args:
-        load_us: shape (players, resources): time for which a player occupies a resource, including the transfer of its
-            inputs.
+        load_us: time for which each player occupies each resource, including the transfer of its inputs, microseconds,
+            shape (players, resources).
     """
     players, resources = load_us.shape
     exact = resources**players <= _EXACT and _pygambit() is not None
@@ -103,7 +106,7 @@ def play(load_us: np.ndarray) -> GameOutcome:
 
 
 def costs_of(load_us: np.ndarray) -> list[np.ndarray]:
-    """Return the cost of each player by all choices, each of shape (resources,) * players."""
+    """Return for each player an array of its costs by the choices of all players, shape (resources,) * players."""
     players, resources = load_us.shape
     tables = [np.empty((resources,) * players) for _ in range(players)]
     for choices in itertools.product(range(resources), repeat=players):
@@ -114,10 +117,11 @@ def costs_of(load_us: np.ndarray) -> list[np.ndarray]:
 
 
 def pure_equilibria(costs: Sequence[np.ndarray]) -> list[Mixed]:
-    """Return all equilibria in pure strategies of any game, computed by pygambit.
+    """Return all equilibria in pure strategies of a game, computed by pygambit.
 
     Args:
-        costs: cost of each player by all choices, shape (strategies of player 0, of player 1, ...), finite.
+        costs: for each player its finite cost as a function of all players' choices, shape (strategies of player 0, of
+            player 1, ...).
 
     Raises:
         MissingPackageError: pygambit is not installed.
@@ -127,10 +131,11 @@ def pure_equilibria(costs: Sequence[np.ndarray]) -> list[Mixed]:
 
 
 def extreme_equilibria(costs: Sequence[np.ndarray]) -> list[Mixed]:
-    """Return the extreme equilibria of a game of two players, pure and mixed: all others are mixtures of them.
+    """Return the extreme equilibria of a game with two players; all other equilibria are mixtures of extreme ones.
 
     Args:
-        costs: costs of both players by both choices, shape (strategies of player 0, of player 1), finite.
+        costs: for both players the finite cost as a function of both choices, shape (strategies of player 0, of
+            player 1).
 
     Raises:
         MissingPackageError: pygambit is not installed.
@@ -140,13 +145,13 @@ def extreme_equilibria(costs: Sequence[np.ndarray]) -> list[Mixed]:
 
 
 def optimum_us(load_us: np.ndarray) -> float | None:
-    """Return the least makespan of all assignments of players to resources (R||Cmax), by mixed-integer programming.
+    """Return the smallest makespan of all assignments of players to resources (R||Cmax), microseconds.
+
+    It is computed by mixed-integer programming; the result is None if `load_us` has more than `_LARGEST_OPTIMUM`
+    entries.
 
     Args:
-        load_us: shape (players, resources).
-
-    Returns:
-        None for more than `_LARGEST_OPTIMUM` entries.
+        load_us: as for `play`.
     """
     players, resources = load_us.shape
     if load_us.size > _LARGEST_OPTIMUM:
@@ -173,7 +178,10 @@ def optimum_us(load_us: np.ndarray) -> float | None:
 
 
 def _by_best_responses(load_us: np.ndarray) -> list[tuple[int, ...]]:
-    """Return the distinct equilibria of best responses that start from list scheduling and from all in one place."""
+    """Return the distinct equilibria that best responses reach from several starts.
+
+    The starts are list scheduling, and all players on the same resource, for each resource.
+    """
     players, resources = load_us.shape
     loads = np.zeros(resources)
     listed = [0] * players
@@ -186,7 +194,7 @@ def _by_best_responses(load_us: np.ndarray) -> list[tuple[int, ...]]:
 
 
 def _best_responses(load_us: np.ndarray, start: Sequence[int]) -> tuple[int, ...]:
-    """Let players move in turn, each to where it ends first, until no player gains."""
+    """Let players move one after the other, each to the resource on which it ends first, until no player gains."""
     choices = list(start)
     loads = _loads(load_us, choices)
     moved = True
@@ -214,7 +222,7 @@ def _makespan(load_us: np.ndarray, choices: Sequence[int]) -> float:
 
 
 def without_pygambit() -> tuple[str, ...]:
-    """Return a note on what is done without pygambit and how to install it, if it is not installed."""
+    """Return a note on how to install pygambit and what happens without it; empty if it is installed."""
     if _pygambit() is not None:
         return ()
     return (f"{MissingPackageError('pygambit', _ALL, extra='predict')}. Until then best responses solve all games",)
@@ -240,9 +248,9 @@ def _needed_pygambit() -> ModuleType:
 
 
 def _gambit_game(costs: Sequence[np.ndarray]) -> Any:
-    """Create a game in Gambit's file format, which is stable, while the Python interface changes between versions.
+    """Create a game for pygambit, through Gambit's file format: unlike the Python interface, this format is stable.
 
-    Payoffs are costs with the opposite sign; the strategy of the first player varies fastest.
+    Payoffs are costs with the opposite sign; in the file, the strategy of the first player varies fastest.
     """
     payoffs = np.stack([-table for table in costs], axis=-1)
     players = len(costs)

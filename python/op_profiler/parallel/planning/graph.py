@@ -1,4 +1,4 @@
-"""The kernels of one or several models and their data dependences, for which a plan is made."""
+"""`KernelGraph`: the kernels of one or several models and their data dependences, for planning."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ class GraphNode:
     """One call of a kernel.
 
     Attributes:
-        index: number in the `KernelGraph`, by which a plan refers to it.
-        model: number of its model, from 0.
+        index: number of the node in the `KernelGraph`; plans refer to nodes by this number.
+        model: number of the model that makes the call, from 0.
         name: the compiler's name of the kernel.
-        operator: the operator that it computes.
-        inputs: nodes whose output it reads, each once, in ascending order; all have smaller numbers.
-        rows: how its parallel loops are cut by rows; see `cut_by_rows`.
+        operator: the operator that the kernel computes.
+        inputs: numbers of the nodes whose output the kernel reads, each once, in ascending order; all are smaller than
+            `index`.
+        rows: how the kernel's parallel loops are cut by rows; see `cut_by_rows`.
     """
 
     index: int
@@ -50,7 +51,7 @@ class KernelGraph:
 
     @functools.cached_property
     def successors(self) -> tuple[tuple[int, ...], ...]:
-        """Return, for each node, the nodes that read its output."""
+        """Return for each node the numbers of the nodes that read its output."""
         found: list[list[int]] = [[] for _ in self.nodes]
         for node in self.nodes:
             for source in node.inputs:
@@ -58,13 +59,15 @@ class KernelGraph:
         return tuple(tuple(readers) for readers in found)
 
     def slice_of(self, model: int) -> slice:
-        """Return the range of a model's nodes."""
+        """Return the range of the numbers of a model's nodes."""
         numbers = [node.index for node in self.nodes if node.model == model]
         return slice(numbers[0], numbers[-1] + 1) if numbers else slice(0)
 
     @property
     def digest(self) -> str:
-        """Return 16 hex digits over the operators and the edges, without names: equal for two builds of the same
-        model."""
+        """Return a digest (16 hex digits) of the operators and the edges, without names.
+
+        It is equal for two builds of the same models.
+        """
         identity = json.dumps([[n.model, n.operator.key, n.inputs] for n in self.nodes])
         return hashlib.sha256(identity.encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""A plan and its file: order, cores and thread count of each operator, and the operators that run next to it."""
+"""`Plan` and its file format: order, cores and thread count of each operator, and which operators run side by side."""
 
 from __future__ import annotations
 
@@ -22,17 +22,19 @@ BLOCKS, ROWS = "blocks", "rows"
 
 
 class PlanError(OpProfilerError):
-    """A plan that does not fit these models or this device, or that cannot be run; the message gives the reason."""
+    """Raised if a plan does not fit the models or the device, or cannot be run; the message gives the reason."""
 
     exit_code = 2
 
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One operator with its threads: on the first `threads` cores of its group.
+    """One operator in a plan.
 
     Attributes:
-        schedule: schedule with which its kernel is built again; None for the kernel of the model's build.
+        node: number of the operator's call in the `KernelGraph`.
+        threads: thread count; the operator runs on the first `threads` cores of its group.
+        schedule: schedule with which the operator is built again; None for the kernel of the model's build.
     """
 
     node: int
@@ -45,8 +47,8 @@ class Group:
     """Operators that run one after the other on the same cores.
 
     Attributes:
-        steps: in order; at least one.
-        cores: numbers of the cores (of a GPU: the number of its stream), each once; at least one.
+        steps: the operators in order; at least one.
+        cores: numbers of the cores, each once (on a GPU: the number of one stream); at least one.
     """
 
     steps: tuple[Step, ...]
@@ -55,17 +57,17 @@ class Group:
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """Groups that run side by side, on cores that they do not share.
+    """Groups that run side by side, on different cores.
 
-    Each operator waits for the operators whose output it reads, and for those before it in the plan that use one of its
-    cores. There is no further barrier between stages.
+    Each operator waits for the operators whose output it reads, and for earlier operators of the plan on its cores.
+    There is no other barrier between stages.
     """
 
     groups: tuple[Group, ...]
 
     @property
     def steps(self) -> Iterator[Step]:
-        """Return all steps, group after group."""
+        """Yield all steps, group after group."""
         for group in self.groups:
             yield from group.steps
 
@@ -75,15 +77,16 @@ class Plan:
     """A plan for running a `KernelGraph` on a device.
 
     Attributes:
-        policy: policy that made it.
-        models: names, in the order of the graph.
-        graph: `KernelGraph.digest`.
-        device: key of the device (`Device.key`); `processor`: its name, for messages.
-        stages: every node of the graph exactly once.
-        predicted_us: time that the policy predicts; None if it predicts none.
+        policy: name of the policy that made the plan.
+        models: names of the models, in the order of the graph.
+        graph: `KernelGraph.digest` of the graph.
+        device: key of the device (`Device.key`).
+        processor: name of the device's processor, for messages.
+        stages: the stages, which together contain every node of the graph exactly once.
+        predicted_us: predicted time of the plan, microseconds; None if it was not predicted.
         merged: kinds of operators that were merged into one kernel before the model was built (parallel type ``full``).
-        split: how an operator with several threads is cut: ``blocks``, as TVM does it, mostly by channels; or ``rows``
-            (see `op_profiler.parallel.planning.rows`), so that cores read what they wrote themselves.
+        split: how an operator with several threads is cut into parts: ``blocks``, as TVM does it, mostly by channels;
+            or ``rows`` (see `op_profiler.parallel.planning.rows`), so that cores read data that they wrote themselves.
     """
 
     policy: str
@@ -98,7 +101,7 @@ class Plan:
 
     @property
     def steps(self) -> Iterator[tuple[Step, Group]]:
-        """Return all steps in the order of the plan, each with its group."""
+        """Yield all steps in the order of the plan, each with its group."""
         for stage in self.stages:
             for group in stage.groups:
                 for step in group.steps:
@@ -111,24 +114,29 @@ class Plan:
 
     @property
     def title(self) -> str:
-        """Return its policy, and how its kernels differ from the default."""
+        """Return a title: the policy, the merged kinds of operators, and whether operators are cut by rows."""
         rows = ("by rows",) if self.split == ROWS else ()
         return ", ".join((self.policy, *(f"{kind} merged" for kind in self.merged), *rows))
 
     @property
     def cores(self) -> tuple[int, ...]:
-        """Return all cores that it uses."""
+        """Return all cores that the plan uses, in ascending order."""
         return tuple(sorted({core for stage in self.stages for group in stage.groups for core in group.cores}))
 
     def check(self, graph: KernelGraph, *, device: str, processor: str, cores: tuple[int, ...]) -> None:
-        """Reject a plan for another graph or device, or one that cannot be run.
+        """Check that the plan fits the graph and the device, and can be run.
 
-        Whether an operator can have the schedule of its step is only known when its kernel is built
-        (`Variants.function`).
+        Whether an operator can be built with the schedule of its step is not checked; `Variants.function` finds out.
+
+        Args:
+            device: key of the device.
+            processor: name of its processor, for messages.
+            cores: cores that the plan may use.
 
         Raises:
-            PlanError: another model, another device, a core that this process may not use, an operator that is missing
-                or is there twice, groups of a stage that share a core, or an operator before one whose output it reads.
+            PlanError: the plan is for other models or another device, uses a core that is not in `cores`, lacks or
+                repeats an operator, has a stage with groups that share a core, or runs an operator before another one
+                whose output it reads.
         """
         self.check_models(graph.models)
         if self.device != device:
@@ -147,10 +155,10 @@ class Plan:
         check_order(graph, self.stages)
 
     def check_models(self, names: tuple[str, ...]) -> None:
-        """Reject a plan for other models, before any model is loaded.
+        """Check that the plan is for models with these names; no model has to be loaded.
 
         Raises:
-            PlanError: the models differ; the message names both.
+            PlanError: the names differ; the message contains both.
         """
         if self.models != names:
             raise PlanError(f"the plan is for {', '.join(self.models)}, not for {', '.join(names)}")
@@ -169,7 +177,7 @@ class Plan:
             raise PlanError(f"the plan runs operators {twice[:5]} more than once")
 
     def to_json(self, graph: KernelGraph | None = None) -> dict[str, Any]:
-        """Return plain values; with the graph, also each operator's name for readers of the file."""
+        """Return the plan as a JSON-serializable dictionary; with a graph, it also contains the operators' names."""
         stages = [
             [_FileGroup(list(group.cores), [_written(step, graph) for step in group.steps]) for group in stage.groups]
             for stage in self.stages
@@ -181,10 +189,10 @@ class Plan:
 
     @classmethod
     def from_json(cls, found: Any) -> Plan:
-        """Return the plan that `to_json` wrote.
+        """Return the plan from a dictionary that `to_json` returned.
 
         Raises:
-            PlanError: something is missing or of the wrong type; the message names it and its position.
+            PlanError: a field is missing or of the wrong type; the message names the field and its position.
         """
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             raise PlanError(f'this is no plan of op_profiler: "format" has to be "{FORMAT}"')
@@ -221,7 +229,7 @@ class _FileGroup(msgspec.Struct):
 
 
 class _File(msgspec.Struct, kw_only=True):
-    """A plan as it is stored in a file; all fields are checked for their types."""
+    """A plan as its file stores it; msgspec checks the types of all fields."""
 
     format: str = FORMAT
     version: int = VERSION
@@ -237,7 +245,7 @@ class _File(msgspec.Struct, kw_only=True):
 
 
 _SAME = ("policy", "models", "graph", "device", "processor", "predicted_us", "merged", "split")
-"""Fields of a plan that are stored unchanged in its file."""
+"""Fields of `Plan` that its file stores unchanged."""
 
 
 def _written(step: Step, graph: KernelGraph | None) -> _FileStep:
@@ -251,10 +259,11 @@ def _read(step: _FileStep) -> Step:
 
 
 def check_order(graph: KernelGraph, stages: tuple[Stage, ...]) -> None:
-    """Reject stages in which an operator could never start.
+    """Check that every operator runs after the operators whose output it reads.
 
     Raises:
-        PlanError: an operator waits for one that is later on its cores or in a later stage; the message names both.
+        PlanError: an operator reads the output of an operator that is later in the plan or in another group of the same
+            stage; the message names both.
     """
     place: dict[int, tuple[int, int]] = {}
     for number, stage in enumerate(stages):
@@ -291,7 +300,7 @@ def _check_stage(number: int, stage: Stage) -> None:
 
 
 def read_plan(path: Path) -> Plan:
-    """Return the plan in a file.
+    """Read a plan from a file.
 
     Raises:
         PlanError: the file cannot be read, or does not contain a plan.

@@ -1,10 +1,11 @@
-"""Operators cut by rows for several cores, so that each core finds its inputs in its own cache.
+"""Cuts operators by rows for several cores, so that each core finds its inputs in its own cache.
 
 The parallel loops of TVM's kernels for packed tensors (NCHWc) iterate over channels and, inside them, over rows. If
 they are cut into blocks, as TVM does it, each core computes some of the channels, and the next convolution, which needs
-all of them, reads what the other cores have just written. If they are cut by rows, each core computes some of the rows
-in all channels, and later reads hardly more than these rows. If cores share a cache, this makes no difference; if each
-cache line has to come from another cache, it makes a large one. In return, each core reads all weights.
+all channels, reads data that other cores have just written. If they are cut by rows, each core computes some of the
+rows in all channels, and later reads hardly more than these rows. If cores share a cache, this makes no difference; if
+each cache line has to come from another cache, it makes a large difference. The disadvantage is that each core reads
+all weights.
 """
 
 from __future__ import annotations
@@ -22,13 +23,15 @@ _WHOLE = (0, 0)
 
 
 def cut_by_rows(operator: Operator, loops: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Return, for each parallel loop of an operator's kernel, its parts and their number of rows (`LaneStep.loops`).
+    """Return how the parallel loops of an operator's kernel are cut by rows, as in `LaneStep.loops`.
 
     Args:
-        loops: iterations of each loop. The last loop writes the output, those before it process the first input.
+        loops: number of iterations of each loop. The last loop writes the output; the loops before it process the first
+            input.
 
     Returns:
-        Empty where blocks are as good: an operator that reads more weights than activations, or has no such loops.
+        For each loop, the number of its parts and the number of rows that they form. Empty if blocks are as good: the
+        operator reads more weights than activations, or its loops cannot be cut by rows.
     """
     if not operator.inputs or sum(map(size_bytes, operator.params)) > sum(map(size_bytes, operator.inputs)):
         return ()
@@ -38,8 +41,12 @@ def cut_by_rows(operator: Operator, loops: Sequence[int]) -> tuple[tuple[int, in
 
 
 def for_team(cuts: Iterable[tuple[int, int]], threads: int) -> tuple[tuple[int, int], ...]:
-    """Return the same cuts with the fewest parts of whole rows that this number of threads can share evenly, because
-    each part is a call."""
+    """Return cuts of loops with as few parts as possible, because each part is a call.
+
+    Args:
+        cuts: cuts of loops into single rows, from `cut_by_rows`.
+        threads: number of threads; they share the parts, which are whole rows, evenly.
+    """
     return tuple(_shared(parts, rows, threads) for parts, rows in cuts)
 
 

@@ -1,1 +1,1 @@
-"""Executors of plans: lanes on a processor's cores, streams on a GPU, threads over targets."""
+"""Executors of plans: on lanes (threads bound to a processor's cores), and on the streams of a GPU."""

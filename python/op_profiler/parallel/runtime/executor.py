@@ -1,4 +1,4 @@
-"""The contract of an executor, which runs models by a plan."""
+"""`Executor`, the interface of executors, which run models by a plan."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ import numpy as np
 from op_profiler.compilers.tvm_types import PackedFunction
 
 Inputs = Sequence[dict[str, np.ndarray]]
-"""For each model, one array per input, by name."""
+"""For each model, the arrays of its inputs, by name."""
 
 
 class Executor(Protocol):
-    """Models loaded to be run by a plan: a context manager for one thread, whose end frees everything."""
+    """Models that are loaded to be run by a plan.
+
+    An executor is a context manager that one thread uses; its end frees all resources.
+    """
 
     def __enter__(self) -> Executor: ...
 
@@ -28,25 +31,34 @@ class Executor(Protocol):
         """
 
     def use(self, functions: Mapping[int, PackedFunction]) -> None:
-        """From the next run on, call these functions for the given nodes, and their own functions for the others."""
+        """From the next run on, call these functions for the given nodes, and the model's functions for all others."""
 
     def outputs(self) -> list[np.ndarray]:
         """Return the outputs of the last run, model after model."""
 
     def timeline_us(self) -> np.ndarray:
-        """Return start and end of every operator, from the first start; shape (nodes, 2). Call `run` before."""
+        """Return start and end of every operator, microseconds from the first start, shape (nodes, 2).
+
+        Call `run` before.
+        """
 
     def bound_to(self) -> dict[int, int | None]:
-        """Return, for every core of the plan, the core to which its kernels are bound, as the system reports it; None:
-        not bound."""
+        """Return for every core of the plan the core to which its lane is bound, as the system reports it.
+
+        The value is None for a lane that is not bound to one core.
+        """
 
     def not_recorded(self) -> str | None:
-        """Return why the kernels of the last run were launched one by one; None without launches, or if all were
-        launched as one."""
+        """Return why the kernels on a GPU are launched one by one and not as a recorded CUDA graph.
+
+        The result is None if they are launched as a graph, and on a processor.
+        """
 
     def ran_on(self) -> np.ndarray:
-        """Return the core of every operator in the last run; shape (nodes,)."""
+        """Return the core (on a GPU: the stream) of every operator in the last run, shape (nodes,)."""
 
     def threads_used(self) -> np.ndarray:
-        """Return the effective thread count of every operator in the last run, which may be lower than planned; shape
-        (nodes,)."""
+        """Return the effective thread count of every operator in the last run, shape (nodes,).
+
+        It may be lower than planned.
+        """

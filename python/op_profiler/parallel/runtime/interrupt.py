@@ -1,7 +1,7 @@
-"""Ctrl-C while native code runs.
+"""Makes Ctrl-C end the process while native code runs.
 
-Python handles a signal when the main thread runs Python code again, which never happens if a kernel does not return.
-But the signal's number is written to a file descriptor at once, and other threads continue to run.
+Python handles a signal only when the main thread runs Python code again, which never happens if a kernel does not
+return. But the number of the signal is written to a file descriptor at once, which another thread can read.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ _PATIENCE_SECONDS = 2.0
 
 @contextlib.contextmanager
 def ended_by_interrupt() -> Iterator[None]:
-    """End the process with exit code 130 if this block has not ended two seconds after a Ctrl-C. Until then, Ctrl-C
-    raises `KeyboardInterrupt` as usual. Works in the main thread; in other threads this does nothing."""
+    """End the process with exit code 130 if this block has not ended two seconds after a Ctrl-C.
+
+    If the block runs Python code in time, Ctrl-C raises `KeyboardInterrupt` as usual. Outside of the main thread, this
+    context manager does nothing.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""The executor of plans on this machine's cores."""
+"""`PlanExecutor`: runs plans on the cores of this machine."""
 
 from __future__ import annotations
 
@@ -29,13 +29,15 @@ if TYPE_CHECKING:
 
 
 class PlanExecutor(contextlib.AbstractContextManager["PlanExecutor"]):
-    """Models, loaded to be run by a plan on cores. Use it as a context manager from one thread; its end stops all
-    lanes.
+    """Models that are loaded to be run by a plan on cores; an `Executor`.
+
+    Use it as a context manager from one thread; its end stops all lanes.
 
     Args:
         graph: graph of `compiled`.
         compiled: models compiled by `on_lanes`.
-        plan: checked against the graph (`Plan.check`).
+        plan: a plan that passed `Plan.check` for the graph.
+        device: `tvm.runtime.Device` of the processor.
         inputs: inputs of each model, one array per input.
 
     Raises:
@@ -68,7 +70,7 @@ class PlanExecutor(contextlib.AbstractContextManager["PlanExecutor"]):
         self._lanes.run()
 
     def use(self, functions: Mapping[int, PackedFunction]) -> None:
-        """From the next run on, call these functions for the given nodes, and their own functions for the others."""
+        """From the next run on, call these functions for the given nodes, and the model's functions for all others."""
         for lane, entries in enumerate(self._programme.lanes):
             for place, entry in enumerate(entries):
                 own = self._kernels[entry.node]
@@ -83,7 +85,7 @@ class PlanExecutor(contextlib.AbstractContextManager["PlanExecutor"]):
         return [array for model in self._models for array in model.output_arrays()]
 
     def timeline_us(self) -> np.ndarray:
-        """Return start and end of every operator in the last run, from the first start; shape (nodes, 2)."""
+        """Return start and end of every operator in the last run, microseconds after the first start, (nodes, 2)."""
         found = np.full((sum(len(model.kernels) for model in self._models), 2), np.nan)
         for lane, times in zip(self._programme.lanes, self._lanes.times_us(), strict=True):
             for entry, span in zip(lane, times, strict=True):
@@ -91,21 +93,25 @@ class PlanExecutor(contextlib.AbstractContextManager["PlanExecutor"]):
         return found - np.nanmin(found)
 
     def bound_to(self) -> dict[int, int | None]:
-        """Return, for every core of the plan, the core to which its lane is bound, as the system reports it; None: not
-        bound."""
+        """Return for every core of the plan the core to which its lane is bound, as the system reports it.
+
+        The value is None for a lane that is not bound to one core.
+        """
         return dict(zip(self._programme.cores, self._lanes.bound_to(), strict=True))
 
     def not_recorded(self) -> None:
-        """Return None: nothing is launched."""
+        """Return None, because nothing is launched on a processor."""
         return
 
     def ran_on(self) -> np.ndarray:
-        """Return the core on which every operator of the last run ended, as the system reports it; shape (nodes,)."""
+        """Return the core on which every operator of the last run ended, as the system reports it, shape (nodes,)."""
         return self._by_node(self._lanes.cores())
 
     def threads_used(self) -> np.ndarray:
-        """Return the number of lanes that ran a part of every operator in the last run: one if no loop was split; shape
-        (nodes,)."""
+        """Return the number of lanes that ran a part of every operator in the last run, shape (nodes,).
+
+        It is 1 for an operator whose loops were not split.
+        """
         return self._by_node(self._lanes.threads())
 
     def _by_node(self, by_lane: Sequence[np.ndarray]) -> np.ndarray:
@@ -116,13 +122,15 @@ class PlanExecutor(contextlib.AbstractContextManager["PlanExecutor"]):
 
 
 def on_lanes(compiled: CompiledModel, folder: Path) -> CompiledModel:
-    """Return the same kernels as a shared library whose parallel loops run on lanes instead of TVM's thread pool.
+    """Return a copy of a model whose kernels run their parallel loops on lanes instead of TVM's thread pool.
+
+    The kernels are exported as a shared library.
 
     Args:
         folder: folder for the library; it may be deleted afterwards.
 
     Raises:
-        MeasureError: there is no C compiler, or it fails.
+        MeasureError: no C compiler is installed, or it fails.
     """
     path = folder / f"{uuid.uuid4().hex}.so"  # for a path that was loaded before, the old library would be returned
     exported = compiler_in_use().export(compiled, path)
@@ -131,8 +139,10 @@ def on_lanes(compiled: CompiledModel, folder: Path) -> CompiledModel:
 
 
 def happens_before(graph: KernelGraph, plan: Plan) -> list[int]:
-    """Return, for each node, the nodes that have ended before it starts in every run of the plan, as the bits of an
-    integer."""
+    """Return for each node the set of nodes that have certainly ended before it starts when the plan runs.
+
+    A set is an integer whose bit i stands for node i.
+    """
     found = [0] * len(graph)
     last_on: dict[int, int] = {}
     for step, group in plan.steps:
@@ -147,8 +157,11 @@ def happens_before(graph: KernelGraph, plan: Plan) -> list[int]:
 def load_side_by_side(
     graph: KernelGraph, compiled: Sequence[CompiledModel], before: list[int], device: RuntimeDevice, inputs: Inputs
 ) -> list[Bound]:
-    """Load models over storage in which their kernels can run side by side; `before` is the result of
-    `happens_before`."""
+    """Load models with storage that allows their kernels to run side by side as in a plan.
+
+    Args:
+        before: result of `happens_before` for the plan.
+    """
     on_processor = device == load_tvm().cpu()
     loaded = []
     for model, (one, arrays) in enumerate(zip(compiled, inputs, strict=True)):
@@ -164,7 +177,7 @@ def load_side_by_side(
 
 @dataclasses.dataclass
 class _Entry:
-    """A node in the work of a lane: `mates` are the lanes of the node's other cores; for `loops` see `LaneStep`."""
+    """A node in the work of a lane; the other fields are those of `LaneStep`."""
 
     node: int
     mates: tuple[int, ...]
@@ -174,13 +187,14 @@ class _Entry:
 
 
 class Programme:
-    """The work of each lane. There is one lane per core; the lane of a group's first core calls the group's kernels.
+    """The work of each lane in a plan, and the signals by which lanes wait for each other.
 
-    Nodes that are not in the plan count as done.
+    There is one lane per core; the lane of a group's first core calls the group's kernels. Nodes that are not in the
+    plan count as finished.
 
     Attributes:
         cores: core of each lane.
-        lanes: steps of each lane, in order.
+        lanes: entries of each lane, in order.
         signals: number of signals between lanes.
     """
 
@@ -213,7 +227,11 @@ class Programme:
 
 
 def lane_tables(programme: Programme, kernels: Sequence[BoundKernel]) -> list[list[LaneStep]]:
-    """Return a programme with the calls of its nodes, for `Lanes`."""
+    """Return the steps of each lane with their kernels, for `Lanes`.
+
+    Args:
+        kernels: kernel of each node.
+    """
     return [
         [LaneStep(kernels[entry.node], entry.waits, entry.posts, entry.mates, entry.loops) for entry in lane]
         for lane in programme.lanes
@@ -221,7 +239,10 @@ def lane_tables(programme: Programme, kernels: Sequence[BoundKernel]) -> list[li
 
 
 def _not_implied(sources: set[int], known: int, before: list[int]) -> list[int]:
-    """Return the sources to wait for: those that have not surely ended, and are not before another source."""
+    """Return the nodes among `sources` for which a signal is needed.
+
+    No signal is needed for nodes that have certainly ended (`known`), and for nodes that end before another source.
+    """
     needed = {source for source in sources if not known >> source & 1}
     implied = 0
     for source in needed:

@@ -1,4 +1,4 @@
-"""Lanes: one thread per core, each of which walks through its part of a plan in native code.
+"""Lanes: one thread per core, each of which runs its part of a plan in native code.
 
 No Python code runs between two kernels. The native code, lanes.c, is compiled once for this machine. It also replaces
 TVM's thread pool, so that a kernel with several threads runs on the lanes of its cores. TVM's own pools belong to the
@@ -34,14 +34,15 @@ _CALL, _WAITS, _POSTS, _MATES, _LOOPS, _TIMES, _CPU, _THREADS, _STEP_WORDS = 0, 
 
 @dataclasses.dataclass(frozen=True)
 class LaneStep:
-    """One call of a kernel.
+    """One call of a kernel by a lane.
 
     Attributes:
-        waits: numbers of the signals that it waits for; each signal has one waiting step.
-        posts: numbers of the signals that are sent afterwards.
-        mates: numbers of the lanes that run parts of the kernel; they must be idle meanwhile.
+        call: the kernel with its arguments.
+        waits: numbers of the signals for which the step waits; each signal has one waiting step.
+        posts: numbers of the signals that the step sends after the call.
+        mates: numbers of the other lanes that run parts of the kernel; they must be idle during the call.
         loops: for each parallel loop of the kernel, the number of its parts and the number of rows that they form, so
-            that every lane gets neighbouring rows; (0, 0), or no entry: one block per lane.
+            that every lane gets neighbouring rows; (0, 0) or a missing entry means one block per lane.
     """
 
     call: BoundKernel
@@ -52,15 +53,18 @@ class LaneStep:
 
 
 class Lanes(contextlib.AbstractContextManager["Lanes"]):
-    """Threads that run tables side by side, the first table in the calling thread. They end with the context.
+    """Threads (lanes) that run their steps side by side; a context manager, whose end stops the threads.
+
+    The calling thread is the first lane.
 
     Args:
-        cores: one core per lane; its thread is bound to it.
-        tables: steps of each lane; may be empty.
+        cores: core of each lane; its thread is bound to this core.
+        tables: steps of each lane; a lane may have no step.
         signals: number of signals.
 
     Raises:
-        MeasureError: there is no C compiler, or the threads cannot be created.
+        MeasureError: no C compiler is installed, or it fails; or the threads cannot be created (on entering the
+            context).
     """
 
     def __init__(self, cores: Sequence[int], tables: Sequence[Sequence[LaneStep]], signals: int) -> None:
@@ -90,10 +94,11 @@ class Lanes(contextlib.AbstractContextManager["Lanes"]):
         self._handle = None
 
     def run(self) -> None:
-        """Run every table once.
+        """Run the steps of every lane once.
 
         Raises:
-            MeasureError: a step failed, and those after it were left out; the message names it and has TVM's error.
+            MeasureError: a step failed, and later steps were left out; the message contains the kernel's name and TVM's
+                error.
         """
         if self._library.lanes_run(self._handle):
             raise MeasureError("; ".join(self._failures()) or "a worker thread failed")
@@ -102,27 +107,28 @@ class Lanes(contextlib.AbstractContextManager["Lanes"]):
         """Replace the call of a step, from the next run on.
 
         Args:
-            same_loops: whether its kernel has the loops in the step; otherwise its loops are cut into blocks.
+            same_loops: whether the new kernel has the loops that the step describes; if not, its loops are cut into
+                blocks.
         """
         self._tables[lane].replace(step, call, same_loops)
 
     def times_us(self) -> list[np.ndarray]:
-        """Return, for each lane, start and end of every step of the last run, shape (steps, 2), on the monotonic
-        clock."""
+        """Return for each lane the start and end of every step of the last run, shape (steps, 2).
+
+        The times are microseconds on the monotonic clock.
+        """
         return [table.steps[:, _TIMES : _TIMES + 2] / 1e3 for table in self._tables]
 
     def cores(self) -> list[np.ndarray]:
-        """Return, for each lane, the core on which every step of the last run ended, shape (steps,), as the system
-        reports it."""
+        """Return for each lane the core on which every step of the last run ended, as reported, shape (steps,)."""
         return [table.steps[:, _CPU].copy() for table in self._tables]
 
     def threads(self) -> list[np.ndarray]:
-        """Return, for each lane, the number of lanes that ran a part of every step of the last run, shape (steps,)."""
+        """Return for each lane the number of lanes that ran a part of every step of the last run, shape (steps,)."""
         return [table.steps[:, _THREADS].copy() for table in self._tables]
 
     def bound_to(self) -> list[int | None]:
-        """Return the core that each lane may run on, as the system reports it after a run; None if it may run on
-        several."""
+        """Return the core to which each lane is bound, as reported after a run; None if it may run on several cores."""
         found = [int(self._library.lanes_core(self._handle, lane)) for lane in range(len(self._tables))]
         return [core if core >= 0 else None for core in found]
 
@@ -138,12 +144,12 @@ class Lanes(contextlib.AbstractContextManager["Lanes"]):
 
 
 class _Table:
-    """The steps of a lane in the layout that lanes.c reads, and the memory that they point to.
+    """The steps of a lane in the layout that lanes.c reads, and the memory to which they point.
 
     Attributes:
         core: core that the lane is bound to.
-        names: names of the kernels, one per step.
-        steps: shape (steps, `_STEP_WORDS`).
+        names: name of the kernel of each step.
+        steps: fields of each step, shape (steps, `_STEP_WORDS`).
     """
 
     core: int
@@ -172,7 +178,7 @@ class _Table:
         self._calls[step] = call
 
     def words(self, first_signal: int) -> list[int]:
-        """Return the fields of a ``Table``; its signals are numbered from `first_signal`."""
+        """Return the fields of a ``Table`` of lanes.c; the lane's signals are numbered from `first_signal`."""
         self._arrays = [
             np.array([*numbers, 0], dtype=np.int64) + shift
             for numbers, shift in zip(self._lists, (first_signal, first_signal, 0, 0), strict=True)
@@ -182,10 +188,12 @@ class _Table:
 
 @functools.cache
 def native_library() -> ctypes.CDLL:
-    """Return lanes.c, compiled for this machine and stored in the cache folder; TVM must be loaded before.
+    """Return the library of lanes.c, which is compiled for this machine and stored in the cache folder.
+
+    TVM must be loaded before.
 
     Raises:
-        MeasureError: there is no C compiler, or it fails.
+        MeasureError: no C compiler is installed, or it fails.
     """
     flags = compiler_in_use().native_flags
     name = hashlib.sha256(_SOURCE.read_bytes() + " ".join([*compiler(), *flags]).encode()).hexdigest()[:16]
@@ -205,9 +213,12 @@ def native_library() -> ctypes.CDLL:
 
 
 def run_on_lanes(kernels: Path) -> None:
-    """Make the kernels of a shared library that TVM exported and loaded split their loops over lanes.
+    """Make the kernels of a shared library split their parallel loops over lanes.
 
-    Such a library calls the runtime through pointers that TVM sets when it loads the library; one of them is replaced.
+    The library calls TVM's runtime through pointers that TVM sets when it loads the library; one pointer is replaced.
+
+    Args:
+        kernels: path of a library that TVM exported and has loaded.
     """
     library = ctypes.CDLL(str(kernels))
     try:

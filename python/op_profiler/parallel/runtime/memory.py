@@ -1,4 +1,4 @@
-"""Memory of models on lanes: all tensors in one block, on large pages if the system has them.
+"""Allocates the memory of models on lanes: all tensors in one block, on large pages if the system provides them.
 
 A core translates addresses by a page table, of which it caches some thousand entries. With pages of 2 MiB instead of
 4 KiB, a few entries cover all tensors of a model; in a virtual machine, where each look-up goes through two tables,
@@ -24,12 +24,12 @@ _LINE = 64  # of a cache; TVM aligns its own tensors to it
 
 
 def bind_in_one_piece(compiled: CompiledModel, blocks: Sequence[int], inputs: Mapping[str, np.ndarray]) -> Bound:
-    """Bind every kernel to tensors in separate memory; weights that kernels only read stay where they are.
+    """Bind every kernel of a model to tensors in one new piece of memory; weights that are only read are not copied.
 
     Args:
         compiled: a model compiled for this machine's processor.
-        blocks: number of the memory block of every tensor.
-        inputs: one array per input of the model.
+        blocks: number of the memory block of every tensor, from `plan_storage`.
+        inputs: arrays of the model's inputs, by name.
     """
     compiler = compiler_in_use()
     weights = compiler.weights(compiled)
@@ -49,7 +49,7 @@ def bind_in_one_piece(compiled: CompiledModel, blocks: Sequence[int], inputs: Ma
 
 
 def _arrays(tensors: Sequence[PlannedTensor], blocks: Sequence[int], without: set[int]) -> dict[int, DeviceArray]:
-    """Return an array for every tensor, by its number; tensors of one block share their memory."""
+    """Return an array for every tensor that is not in `without`, by its number; tensors of one block share memory."""
     planned = [(number, *one) for number, one in enumerate(zip(tensors, blocks, strict=True)) if number not in without]
     sizes: dict[int, int] = {}
     for _, tensor, block in planned:
@@ -64,7 +64,7 @@ def _arrays(tensors: Sequence[PlannedTensor], blocks: Sequence[int], without: se
 
 
 def _blocks(sizes_bytes: list[int]) -> list[np.ndarray]:
-    """Return arrays of bytes one after the other, each at the start of a cache line."""
+    """Return byte arrays of these sizes in one piece of memory, each at the start of a cache line."""
     ends = np.cumsum([math.ceil(size / _LINE) * _LINE for size in sizes_bytes]).tolist()
     memory = mmap.mmap(-1, (ends[-1] if ends else 0) + _LARGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     with contextlib.suppress(OSError):  # the system may have no large pages

@@ -1,4 +1,4 @@
-"""The contract of plan lanes: cores of this machine's processor, or streams of its GPU."""
+"""`PlanLanes`, the interface of a kind of lanes: cores of this machine's processor, or streams of its GPU."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 
 
 class PlanLanes(abc.ABC):
-    """One kind of lanes, without state.
+    """One kind of lanes on which plans run; an object has no state.
 
     Attributes:
-        lane: name of one lane.
+        lane: name of one lane, for messages.
         option: command-line option for the number of lanes that a plan may use.
-        only_measured: plans use measured costs only, no operator is tuned for them, and no co-run is stored.
+        only_measured: whether plans can use measured costs only; operators are then not tuned together, and co-runs are
+            not stored.
     """
 
     lane: ClassVar[str]
@@ -39,15 +40,15 @@ class PlanLanes(abc.ABC):
         """Return the numbers of the first `count` lanes.
 
         Raises:
-            UsageError: there are fewer.
+            UsageError: the machine has fewer lanes.
         """
 
     @abc.abstractmethod
     def thread_counts(self, count: int) -> tuple[int, ...]:
-        """Return the possible numbers of lanes of an operator, in ascending order."""
+        """Return the possible thread counts of an operator in a plan with `count` lanes, in ascending order."""
 
     def check(self) -> None:
-        """Check before a long build that plans can be run here.
+        """Check that plans can be run on this machine; called before a long build.
 
         Raises:
             OpProfilerError: plans cannot be run.
@@ -55,11 +56,11 @@ class PlanLanes(abc.ABC):
         return
 
     def prepared(self, compiled: Sequence[CompiledModel]) -> tuple[CompiledModel, ...]:
-        """Prepare models for `executor`; models that are the same object stay the same."""
+        """Return the models in the form that `executor` needs; entries that are the same object are prepared once."""
         return tuple(compiled)
 
     def copy(self, compiled: CompiledModel) -> CompiledModel:
-        """Copy a `prepared` model, so that both can run side by side."""
+        """Return a copy of a `prepared` model that can run side by side with the original."""
         return compiled
 
     @abc.abstractmethod
@@ -69,6 +70,8 @@ class PlanLanes(abc.ABC):
         """Return an executor of a plan for `prepared` models.
 
         Args:
+            graph: graph of `compiled`.
+            plan: a plan that passed `Plan.check` for the graph.
             device: `tvm.runtime.Device`.
             inputs: inputs of each model, by name.
         """

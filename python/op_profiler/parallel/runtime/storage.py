@@ -1,8 +1,8 @@
-"""Memory for kernels that run side by side.
+"""Plans the memory of kernels that run side by side.
 
 The compiler's storage plan is for one kernel at a time: a tensor reuses the memory of a tensor that no *later* kernel
-reads. If kernels run side by side, there is no such order, so storage is planned again: a tensor reuses the memory of
-another only if its writer certainly starts after the writer and all readers of the other one have ended.
+reads. If kernels run side by side, no kernel is certainly later, so storage is planned again: tensor A reuses the
+memory of tensor B only if the writer of A certainly starts after the writer and all readers of B have ended.
 """
 
 from __future__ import annotations
@@ -22,7 +22,11 @@ _LARGEST_RATIO = 16  # as in the compiler's own planner: a much larger block is 
 
 @dataclasses.dataclass
 class _Block:
-    """A block of memory; `users` are the kernels that must end before another tensor can use it."""
+    """A block of memory.
+
+    Attributes:
+        users: kernels that must end before another tensor can use the block, as the bits of an integer.
+    """
 
     number: int
     size_bytes: int
@@ -34,9 +38,10 @@ class _Tensor:
     """A tensor and all its views (reshapes), which share its memory.
 
     Attributes:
-        writer: kernel that computes it; None for inputs and weights.
-        users: kernels that write or read it, as the bits of a number.
-        kept: whether it is an output of the model.
+        writer: kernel that computes the tensor; None for inputs and weights.
+        users: kernels that write or read the tensor, as the bits of an integer.
+        kept: whether the tensor is an output of the model.
+        block: number of its memory block; -1 before it has one.
     """
 
     size_bytes: int
@@ -72,7 +77,11 @@ def plan_storage(compiled: CompiledModel, before: Sequence[int]) -> list[int]:
 
 
 def _fitting(blocks: Sequence[_Block], tensor: _Tensor, ended: int) -> _Block | None:
-    """Return the free block with the nearest size; None if no block is free."""
+    """Return the free block with the nearest size; None if no free block is similar enough in size.
+
+    Args:
+        ended: kernels that have certainly ended before the tensor is written, as the bits of an integer.
+    """
     size = max(tensor.size_bytes, 1)
     free = [
         block
@@ -83,7 +92,7 @@ def _fitting(blocks: Sequence[_Block], tensor: _Tensor, ended: int) -> _Block | 
 
 
 def _tensors(compiled: CompiledModel) -> list[_Tensor]:
-    """Return for every tensor the tensor whose memory it uses: itself, or the tensor of which it is a view."""
+    """Return for every tensor of a model a `_Tensor`; a view has the same object as the tensor that it is a view of."""
     found: list[_Tensor] = []
     for tensor in compiled.tensors:
         size = math.prod(tensor.shape) * np.dtype(tensor.dtype).itemsize

@@ -1,8 +1,8 @@
-"""The executor of plans on a GPU, whose lanes are streams.
+"""`StreamExecutor`: runs plans on a GPU, whose lanes are streams.
 
 One thread launches the kernels. Kernels of one stream run one after the other; the GPU runs kernels of different
-streams side by side if it has room, and an event precedes each operator that waits for another stream. The launches of
-a run are recorded once as a CUDA graph and launched as a whole, so small kernels do not wait for their launches.
+streams side by side if it has room. An operator that waits for another stream waits for an event. The launches of a run
+are recorded once as a CUDA graph and launched as a whole, so that small kernels do not wait for their launches.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ class StreamEvents(Protocol):
     """Events on streams; `op_profiler.targets.cuda.gpu.Events` on a GPU."""
 
     def record(self, number: int, stream: int) -> None:
-        """Record an event after everything launched so far on a stream."""
+        """Record an event on a stream; it occurs when all work launched on the stream so far has ended."""
 
     def wait(self, number: int, stream: int) -> None:
         """Make later launches on a stream wait for an event."""
 
     def between_us(self, first: int, last: int) -> float:
-        """Return the microseconds between two events by the device's clock."""
+        """Return the time between two events in microseconds, by the device's clock."""
 
 
 class StreamGraph(Protocol):
-    """Recorded launches; `op_profiler.targets.cuda.stream_lanes.CudaGraph` on a GPU."""
+    """A graph of recorded launches; `op_profiler.targets.cuda.stream_lanes.CudaGraph` on a GPU."""
 
     def recording(self) -> contextlib.AbstractContextManager[None]:
         """Record the launches in the block without running them."""
@@ -54,19 +54,24 @@ class StreamGraph(Protocol):
         """Launch the whole graph."""
 
     def free(self) -> None:
-        """Free the graph; the last call."""
+        """Free the graph, which cannot be used afterwards."""
 
 
 class StreamGraphs(Protocol):
     """A factory of graphs; `op_profiler.targets.cuda.stream_lanes.Graphs` on a GPU."""
 
     def on(self, stream: int) -> StreamGraph:
-        """Return a new graph whose first stream this is."""
+        """Return a new graph that is recorded and launched on this stream."""
 
 
 @dataclasses.dataclass(frozen=True)
 class _StreamLaunch:
-    """A kernel on the stream of a lane; `waits` and `posts` are numbers of events."""
+    """The launch of a kernel on the stream of a lane.
+
+    Attributes:
+        waits: numbers of the events for which the stream waits before the kernel.
+        posts: numbers of the events that are recorded after the kernel.
+    """
 
     kernel: BoundKernel
     node: int
@@ -76,12 +81,14 @@ class _StreamLaunch:
 
 
 class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
-    """Models, loaded to be run by a plan on streams; has the methods of `PlanExecutor`, for one thread.
+    """Models that are loaded to be run by a plan on streams; an `Executor`.
+
+    Use it as a context manager from one thread.
 
     Args:
         graph: graph of `compiled`.
-        compiled: built for the device.
-        plan: checked against the graph (`Plan.check`); every step has one thread.
+        compiled: models built for the device.
+        plan: a plan that passed `Plan.check` for the graph; every step has one thread.
         device: `tvm.runtime.Device`.
         inputs: inputs of each model, one array per input.
         events, graphs: events and graphs of the device.
@@ -134,7 +141,8 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
         """Run all models once; return when the device has finished.
 
         Raises:
-            MeasureError: a kernel could not be launched (named), or failed on the device, without its name.
+            MeasureError: a kernel could not be launched (the message names it), or a kernel failed on the device (the
+                message cannot name it).
         """
         if self._graph is not None:
             self._graph.launch()
@@ -145,9 +153,9 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
             self._record()
 
     def use(self, functions: Mapping[int, PackedFunction]) -> None:
-        """From the next run on, call these functions for the given nodes, and their own functions for the others.
+        """From the next run on, call these functions for the given nodes, and the model's functions for all others.
 
-        If functions with temporary memory are to run beside others, their steps must name a schedule.
+        If a function needs temporary memory and runs beside others, its step in the plan must have a schedule.
         """
         self._forget()
         compiler = compiler_in_use()
@@ -162,10 +170,11 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
         return [array for model in self._models for array in model.output_arrays()]
 
     def timeline_us(self) -> np.ndarray:
-        """Return start and end of every operator in one more run, from the first start; shape (nodes, 2).
+        """Run the models once more; return start and end of every operator, microseconds from the first start.
 
-        The times are those of events before and after each kernel on its stream: if the GPU is faster than the
-        launching thread, a kernel's time includes the wait for its launch. The events themselves add a little time.
+        The shape is (nodes, 2). The times are those of events before and after each kernel on its stream: if the GPU is
+        faster than the launching thread, a kernel's time includes the wait for its launch. The events themselves add a
+        little time.
         """
         self._run(marks=True)
         origin = self._mark(self._launches[0].node)
@@ -176,26 +185,26 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
         return found - found.min()
 
     def ran_on(self) -> np.ndarray:
-        """Return the stream of every operator; shape (nodes,)."""
+        """Return the number of every operator's stream, shape (nodes,)."""
         found = np.zeros(len(self._launches), dtype=np.int64)
         for launch in self._launches:
             found[launch.node] = self._cores[launch.lane]
         return found
 
     def threads_used(self) -> np.ndarray:
-        """Return one host thread for every operator; shape (nodes,)."""
+        """Return 1 for every operator, shape (nodes,), because one host thread launches it."""
         return np.ones(len(self._launches), dtype=np.int64)
 
     def bound_to(self) -> dict[int, int | None]:
-        """Return every stream of the plan; kernels stay on their stream."""
+        """Return every stream of the plan as bound to itself, because kernels stay on their stream."""
         return {stream: stream for stream in self._cores}
 
     def not_recorded(self) -> str | None:
-        """Return why the launches are not recorded as a graph; None also before the first run."""
+        """Return why the launches could not be recorded as a graph; None if they were, or before the first run."""
         return self._not_recorded
 
     def _mark(self, node: int) -> int:
-        """Return the number of the event before a node; the event after it has the next number."""
+        """Return the number of the event before a node's kernel; the event after the kernel has the next number."""
         return self._first_mark + 2 * node
 
     def _run(self, *, marks: bool) -> None:
@@ -207,7 +216,10 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
             self._sync()
 
     def _record(self) -> None:
-        """Record a graph of all launches: other streams wait for the first one, which waits for them at the end."""
+        """Record a graph of all launches.
+
+        The other streams wait for the first stream at the start, and the first stream waits for them at the end.
+        """
         first, *others = self._streams
         fork = self._mark(len(self._launches))  # follows the marks of all nodes
         graph = self._graphs.on(first)
@@ -229,7 +241,7 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
             self._device.set_raw_stream(None)
 
     def _forget(self) -> None:
-        """Free the graph, and forget why there is none."""
+        """Free the recorded graph, and delete the reason why no graph was recorded."""
         if self._graph is not None:
             self._graph.free()
         self._graph, self._not_recorded = None, None
@@ -257,8 +269,10 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
 
 
 def one_of_each_in_turn(plan: Plan) -> Plan:
-    """Return the same order on each stream, with the groups of a stage launched in turn, so that no stream waits until
-    another one's launches are complete."""
+    """Return a plan with the same order on each stream that launches one operator of each group of a stage in turn.
+
+    Otherwise a stream would wait until all operators of another group are launched.
+    """
     stages = tuple(
         Stage(tuple(Group((step,), group.cores) for group, step in zip(stage.groups, row) if step is not None))
         for stage in plan.stages
@@ -268,14 +282,13 @@ def one_of_each_in_turn(plan: Plan) -> Plan:
 
 
 def temporaries_in_turn(graph: KernelGraph, plan: Plan, compiled: Sequence[CompiledModel]) -> KernelGraph:
-    """Return the graph with further dependences: an operator with temporary memory also waits for the one before it in
-    the plan.
+    """Return the graph with further dependences: operators with temporary memory wait for each other, in plan order.
 
     TVM allocates temporary memory for the duration of a call, and the next call gets the same memory. On one stream
-    this is safe; on two streams both would use it at once, because a call returns before its kernels have run. An
-    operator with a single kernel needs none: temporary memory passes data from one kernel of an operator to the next
-    (and libraries use it, whose kernels are not visible here). The kernels of an operator under another schedule are
-    not known.
+    this is safe; on two streams both calls would use it at once, because a call returns before its kernels have run.
+    Temporary memory passes data from one kernel of an operator to its next kernel, so an operator with a single kernel
+    needs none. Operators whose number of kernels is unknown (library calls, operators under another schedule) are
+    assumed to need temporary memory.
     """
     kernels = [len(one.launches.get(call.label, ())) for one in compiled for call in one.calls]
     nodes = list(graph.nodes)

@@ -1,4 +1,4 @@
-"""Policies: which operators run side by side, on which cores, and with how many threads."""
+"""Planning policies: they decide which operators run side by side, on which cores, and with how many threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The best of all ways to cut a small graph into stages, as a reference for other policies."""
+"""The policy ``exhaustive``: the best of all ways to cut a small graph into stages, a reference for other policies."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from op_profiler.parallel.planning.plan import Stage
 
 LARGEST = 12
-"""Largest number of nodes; up to 3 to that power stages are evaluated."""
+"""Largest number of nodes; up to 3 ** `LARGEST` stages are evaluated."""
 
 
 def exhaustive(
     graph: KernelGraph, costs: Costs, cores: tuple[int, ...], *, stage_us: StageUs | None = None
 ) -> tuple[Stage, ...]:
-    """Return the stages with the least sum of `StageCosts`.
+    """Return the stages with the smallest sum of times, as `StageCosts` computes them.
 
     Args:
-        stage_us: returns the time of a stage, in place of `costs`, for example by measuring it.
+        stage_us: returns the time of a stage in microseconds, for example by measuring it; None to use `costs`.
 
     Raises:
         UsageError: the graph has more than `LARGEST` nodes.
@@ -36,7 +36,7 @@ def exhaustive(
 
     @functools.cache
     def rest(done: int) -> tuple[float, tuple[int, ...]]:
-        """Return the microseconds and the sets of the stages after `done`."""
+        """Return the least time for the operators that are not in the set `done`, and its stages as sets."""
         left = everything & ~done
         if not left:
             return 0.0, ()

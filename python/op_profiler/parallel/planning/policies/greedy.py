@@ -1,11 +1,11 @@
-"""List scheduling of operators that can use any number of cores (moldable tasks).
+"""The policy ``greedy``: list scheduling of operators that can use any number of cores (moldable tasks).
 
-Operators are placed by descending bottom level (the longest path from one to the end of the graph), each where it ends
-first: HEFT (Topcuoglu, Hariri, Wu 2002, IEEE TPDS 13(3), 260) without insertion into gaps. This alone gives every
-operator all cores as soon as they make it slightly faster, even if other operators could use them better. A limit on
-the thread count of each operator is therefore searched, to minimise the end of the whole plan, by coordinate descent
-over sections of the list, from the whole list to single operators. (CPA, Radulescu & van Gemund 2001, ICPP, balances
-the critical path against the area by a rule instead.)
+Operators are placed by descending bottom level (the longest path from an operator to the end of the graph), each where
+it ends first: HEFT (Topcuoglu, Hariri, Wu 2002, IEEE TPDS 13(3), 260) without insertion into gaps. HEFT alone gives
+every operator all cores as soon as they make it slightly faster, even if other operators could use them better.
+Therefore a limit on the thread count of each operator is searched that minimises the end of the whole plan, by
+coordinate descent over sections of the list, from the whole list to single operators. (CPA, Radulescu & van Gemund
+2001, ICPP, balances the critical path against the area by a rule instead.)
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from op_profiler.parallel.planning.plan import Stage
 
 _WORK = 200_000
-"""Number of placements of operators that the search may make: about a second, for any size of the graph."""
+"""Largest number of placements of operators in a search, which takes about a second for any size of the graph."""
 
 
 def greedy(graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> tuple[Stage, ...]:
-    """Return the best list schedule found, or the sequential plan if none is better."""
+    """Return the best list schedule that was found; if it is not faster, the stages of the policy ``threads``."""
     listing = _Listing(graph, costs, cores)
     best = _search(listing)
     candidates = [packed(graph, best.placed), own_threads(graph, costs, cores)]
@@ -45,18 +45,18 @@ def bottom_levels(graph: KernelGraph, latency_us: list[float]) -> list[float]:
 
 @dataclasses.dataclass(frozen=True)
 class _Schedule:
-    """Nodes with their cores in the order of their starts, and the end of the last one."""
+    """Nodes with their cores in the order of their starts, and the end of the last node in microseconds."""
 
     placed: tuple[tuple[int, tuple[int, ...]], ...]
     total_us: float
 
 
 class _State:
-    """The operators that are placed already; cores count from 0, and a lane has the number of its first core.
+    """The operators that are already placed; cores count from 0, and the number of a lane is that of its first core.
 
     Attributes:
-        free: time from which each core is free.
-        end: end of each node.
+        free: time from which each core is free, microseconds.
+        end: end of each placed node, microseconds.
     """
 
     free: list[float]
@@ -70,7 +70,7 @@ class _State:
         self._lane_of = [-1] * nodes
 
     def earliest(self, inputs: tuple[int, ...], used: list[int]) -> float:
-        """Return the earliest start of an operator on some cores."""
+        """Return the earliest start of an operator with these input nodes on the cores `used`, microseconds."""
         lane, start = used[0], 0.0
         for core in used:
             seen = self.free[core]
@@ -87,7 +87,7 @@ class _State:
         return start
 
     def place(self, node: int, used: list[int], end: float) -> None:
-        """Occupy some cores with an operator until `end`."""
+        """Place an operator, which occupies the cores `used` until `end`."""
         lane = used[0]
         for core in used:
             self.free[core], self._lane_on[core] = end, lane
@@ -98,8 +98,8 @@ class _Listing:
     """List scheduling of a graph's operators under limits on their thread counts.
 
     Attributes:
-        counts: thread counts, in ascending order.
-        order: order in which the nodes are placed.
+        counts: possible thread counts, in ascending order.
+        order: nodes in the order in which they are placed.
     """
 
     counts: tuple[int, ...]
@@ -136,7 +136,7 @@ class _Listing:
         return _Schedule(tuple((node, used) for _, node, used in placed), max(state.end, default=0.0))
 
     def _choices(self, free: list[float], count: int) -> Iterator[list[int]]:
-        """Yield sets of cores to try: single cores, or those that are free first."""
+        """Yield the sets of `count` cores to try: each single core, or the cores that become free first."""
         if count == 1:
             for core in range(len(free)):
                 yield [core]
@@ -147,7 +147,7 @@ class _Listing:
 
 
 def _search(listing: _Listing) -> _Schedule:
-    """Search the limits with the shortest schedule, with at most `_WORK` placements."""
+    """Search thread limits, and return the shortest schedule that was found with about `_WORK` placements."""
     size = len(listing.order)
     limits = [len(listing.counts)] * size
     best = listing.schedule(limits)

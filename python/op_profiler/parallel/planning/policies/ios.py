@@ -1,15 +1,15 @@
-"""IOS: the best stages by dynamic programming (Ding, Zhu, Jia, Pekhimenko, Han 2021, MLSys, "IOS: Inter-Operator
-Scheduler for CNN Acceleration").
+"""The policy ``ios``: the best stages by dynamic programming (Ding, Zhu, Jia, Pekhimenko, Han 2021, MLSys, "IOS:
+Inter-Operator Scheduler for CNN Acceleration").
 
-A state is the set of operators that are done. A stage leads to the next state: any set of operators whose inputs are
-done or in the stage; its connected components are its groups. (The paper removes stages, its *endings*, from the end of
-the graph; from the front the space is the same.) All paths meet in the states at a node through which every path goes,
-so a graph is divided into the paper's blocks automatically. As in the paper, two limits prune stages: r operators in a
-group, s groups in a stage.
+A state is the set of finished operators. A stage leads to the next state: any set of operators whose inputs are
+finished or in the stage; its connected components are its groups. (The paper removes stages, called *endings*, from the
+end of the graph; removing them from the front gives the same space.) All paths meet in the states at a node through
+which every path goes, so a graph is divided into the paper's blocks automatically. As in the paper, two limits prune
+stages: r operators in a group, s groups in a stage.
 
 If the space is still too large (wide cells; several models), only a part of it is searched, and the result reports
 this: in each state only the most urgent operators are considered, r is lowered, and among states with equally many
-operators done only the most promising continue (beam search).
+finished operators only the most promising states are continued (beam search).
 """
 
 from __future__ import annotations
@@ -30,20 +30,21 @@ if TYPE_CHECKING:
     from op_profiler.parallel.planning.plan import Stage
 
 _TRANSITIONS = 200_000
-"""Number of stages that may be evaluated over all states: a few seconds."""
+"""Largest number of stages that a complete search evaluates over all states, in a few seconds."""
 _OPTIONS = 128
-"""Number of stages that may be evaluated in one state of a partial search."""
+"""Largest number of stages that a partial search evaluates in one state."""
 
 
 @dataclasses.dataclass(frozen=True)
 class IosResult:
-    """Result of the search.
+    """Result of `ios_candidates`.
 
     Attributes:
         candidates: distinct plans, the best by `simulate` first.
-        states: number of evaluated sets of operators; `transitions`: number of stages between them.
+        states: number of evaluated states (sets of finished operators).
+        transitions: number of evaluated stages between states.
         complete: whether the whole space under the limits was searched.
-        operators_per_group: the limit r that was used; lower than requested if the search is not complete.
+        operators_per_group: the limit r that was used; may be lower than requested if the search is not complete.
     """
 
     candidates: tuple[tuple[Stage, ...], ...]
@@ -54,7 +55,7 @@ class IosResult:
 
 
 def ios(graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> tuple[Stage, ...]:
-    """Return the best plan of `ios_candidates`, or the sequential plan if none is better."""
+    """Return the best plan of `ios_candidates`; if it is not faster, the stages of the policy ``threads``."""
     found = ios_candidates(graph, costs, cores)
     candidates = [*found.candidates, own_threads(graph, costs, cores)]
     return min(candidates, key=lambda stages: simulate(graph, stages, costs).total_us)
@@ -71,15 +72,16 @@ def ios_candidates(
     transitions: int = _TRANSITIONS,
     stage_us: StageUs | None = None,
 ) -> IosResult:
-    """Return the plans with the least sum of stages, which a caller can measure.
+    """Search the plans with the smallest sum of the times of their stages, for a caller that measures them.
 
     Args:
-        operators_per_group: r of the paper; `groups_per_stage`: s of the paper. The defaults are the paper's.
+        operators_per_group: limit r of the paper, with the paper's default.
+        groups_per_stage: limit s of the paper, with the paper's default.
         count: largest number of plans to return.
-        transitions: number of stages that may be evaluated before the space counts as too large; a partial search
-            evaluates about as many again, and at least 4 * 128 for each operator.
-        stage_us: returns the time of a stage, in place of `costs`, for example by measuring it. It is called once for
-            each of the two ways to run every evaluated set of operators.
+        transitions: number of evaluated stages above which the space counts as too large and a partial search begins,
+            which evaluates up to about as many again, or 4 * 128 for each operator if that is more.
+        stage_us: returns the time of a stage in microseconds, for example by measuring it; None to use `costs`. It is
+            called for each of the two ways to run every evaluated set of operators.
     """
     stages = StageCosts(graph, costs, cores, stage_us)
     work_us = [
@@ -99,7 +101,8 @@ def ios_candidates(
 
 
 _Entry = tuple[float, int, int, int]
-"""A path to a state: microseconds, the previous state, the number of the path to that, and the stage between them."""
+"""A path to a state: its time in microseconds, the previous state, the number of the path to the previous state, and
+the stage between the two states."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,9 +110,10 @@ class _Limits:
     """Limits of the search.
 
     Attributes:
-        window: number of operators, by descending bottom level, from which a stage is chosen; None for all that can
-            start.
-        beam: number of states with equally many finished operators that are continued; None for all.
+        operators_per_group, groups_per_stage: limits r and s of the paper.
+        window: number of operators, by descending bottom level, from which a stage is chosen; None for all operators
+            that can start.
+        beam: number of states with equally many finished operators that are continued; None for all of these states.
     """
 
     operators_per_group: int
@@ -126,14 +130,14 @@ class _Limits:
 
 
 class _StageSearch:
-    """The dynamic programme over sets of operators.
+    """The dynamic programme over sets of operators; a set is an integer whose bit i stands for node i.
 
     Args:
-        work_us: least time of all cores for each operator.
-        keep: number of paths that are stored for each state.
+        work_us: time that each operator would take at least if it used all cores perfectly, microseconds.
+        keep: largest number of paths that are stored for each state.
 
     Attributes:
-        states, transitions: as in `IosResult`, so far.
+        states, transitions: numbers so far, as in `IosResult`.
     """
 
     states: int
@@ -158,7 +162,7 @@ class _StageSearch:
         self._everything = (1 << len(graph)) - 1
 
     def run(self, transitions: int | None) -> bool:
-        """Search; give up and return False if more than `transitions` are needed."""
+        """Search, and return True; if more than `transitions` are needed, stop the search and return False."""
         for done_count in range(len(self._graph)):
             level = sorted(self._waiting[done_count])
             self._waiting[done_count] = set()
@@ -174,7 +178,7 @@ class _StageSearch:
         return True
 
     def best(self) -> list[list[int]]:
-        """Return the stages of each of the best plans, as sets, in order."""
+        """Return for each of the best plans its stages in order, as sets of operators."""
         plans = []
         for rank in range(len(self._entries[self._everything])):
             sets: list[int] = []
@@ -191,7 +195,7 @@ class _StageSearch:
         return self._entries[done][0][0] - self._done_us[done]
 
     def _reach(self, done: int, members: int, stage_us: float) -> None:
-        """Store the paths over `done` and a stage."""
+        """Store the paths that lead through the state `done` and the stage `members` to the next state."""
         together = done | members
         if together not in self._entries:
             self._entries[together] = []
@@ -215,7 +219,7 @@ class _StageSearch:
         return found
 
     def _stages_after(self, done: int) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """Yield each set that can be the next stage once, with its components; operators are added in their order."""
+        """Yield each set of operators that can be the next stage once, with its connected components."""
         start, window = self._ready[done], self._limits.window
         if window is not None and start.bit_count() > window:
             urgent = sorted(bits(start), key=lambda node: (-self._levels[node], node))[:window]
@@ -225,7 +229,11 @@ class _StageSearch:
     def _grown(
         self, done: int, members: int, candidates: int, groups: tuple[int, ...]
     ) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """Yield sets of `members` and further operators from `candidates` and their readers."""
+        """Yield the sets that add to `members` at least one operator from `candidates`, and operators that read them.
+
+        Args:
+            groups: connected components of `members`.
+        """
         while candidates:
             bit = candidates & -candidates
             candidates ^= bit

@@ -1,13 +1,14 @@
-"""A policy in which branches choose their own cores: a Nash equilibrium at each fork.
+"""The policy ``nash``: parallel branches choose their own cores, by a Nash equilibrium at each fork.
 
 At each fork of the graph the branches play a game (see `op_profiler.parallel.planning.games`): the players are the
 branches, the resources are disjoint parts of the cores, and each branch minimises its end. A game is played for each
 way to split the cores, and compared with running one branch after the other on all cores; the plan uses the best
 equilibrium of the best split.
 
-The graph is cut at the nodes through which every path goes. The part between two of them is planned in three ways, of
-which `simulate` chooses one: its components play (several models are components of the whole graph); its components are
-planned one after the other in the same way; or each layer is a game in which every operator is a player.
+The graph is cut at the nodes through which every path goes. The part between two such nodes is planned in three ways,
+and the way with the shortest time by `simulate` is used: the part's connected components are the players of one game
+(several models are components of the whole graph); its components are planned one after the other by the same method;
+or each layer is a game in which every operator is a player.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Fork:
-    """One game and its result.
+    """One fork of the graph, and the result of its game.
 
     Attributes:
-        players: nodes of each branch.
-        resources: cores of each part.
-        outcome: None for a single player, and if running one after the other on all cores is faster than every
-            equilibrium.
-        stage: the stage to run.
+        players: nodes of each player (branch).
+        resources: cores of each resource.
+        outcome: outcome of the game; None for a single player, and if running the players one after the other on all
+            cores is faster than every equilibrium.
+        stage: the stage that the plan contains for this fork.
     """
 
     players: tuple[tuple[int, ...], ...]
@@ -52,7 +53,7 @@ def nash(graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> tuple[Stag
 
 
 def nash_forks(graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> tuple[Fork, ...]:
-    """Return the games that are played in a graph, in order."""
+    """Return the forks of a graph with their games, in the order of the plan."""
     if not len(graph):
         return ()
     return tuple(_Forks(graph, costs, cores).of((1 << len(graph)) - 1, {}))
@@ -75,11 +76,11 @@ def games_sentence(forks: Sequence[Fork]) -> str:
 
 
 _Lanes = dict[int, int]
-"""First core of the group of each node that is placed."""
+"""Lane of each placed node: the first core of its group."""
 
 
 class _Forks:
-    """The forks of parts of a graph; a part is a number whose bit i stands for node i."""
+    """Plans the forks of parts of a graph; a part is an integer whose bit i stands for node i."""
 
     def __init__(self, graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> None:
         self._graph = graph
@@ -91,7 +92,7 @@ class _Forks:
         self._after = _reached(graph.successors, reversed(range(len(graph))))
 
     def of(self, region: int, lanes: _Lanes) -> list[Fork]:
-        """Return the forks of a region; `lanes` are those of the nodes that were placed before."""
+        """Return the forks of a part of the graph; `lanes` are the lanes of the nodes that were placed before."""
         components = self._stages.components(region)
         if len(components) == 1:
             pieces = list(_pieces(region, self._before, self._after))
@@ -123,7 +124,7 @@ class _Forks:
         return simulate(self._graph, [fork.stage for fork in forks], self._costs).total_us
 
     def _game(self, players: list[int], lanes: _Lanes) -> Fork:
-        """Return the best of the games that sets of nodes can play."""
+        """Let the players play a game for each split of the cores, and return the fork with the best result."""
         members = tuple(tuple(bits(player)) for player in players)
         together = sum(players)
         everywhere = self._cores[: self._stages.widest]
@@ -141,7 +142,10 @@ class _Forks:
         return best
 
     def _load_us(self, players: list[int], parts: tuple[tuple[int, ...], ...], lanes: _Lanes) -> np.ndarray:
-        """Return how long each player occupies each part: the time of its operators and of its inputs' handovers."""
+        """Return how long each player occupies each part of the cores, microseconds, shape (players, parts).
+
+        The time includes the player's operators and a handover of its inputs from another lane.
+        """
         rows = []
         for player in players:
             sources = {source for node in bits(player) for source in self._graph.nodes[node].inputs}
@@ -161,10 +165,13 @@ def _lanes_of(forks: Iterable[Fork]) -> _Lanes:
 
 
 def _pieces(region: int, before: list[int], after: list[int]) -> Iterator[tuple[int, bool]]:
-    """Cut a connected set at the nodes through which every path goes.
+    """Cut a connected set of nodes at the nodes through which every path goes.
+
+    Args:
+        before, after: for each node, the nodes that are certainly earlier or later.
 
     Yields:
-        Parts in order, each with whether it is a chain of such nodes.
+        Parts in order, each with whether it is a chain of nodes through which every path goes.
     """
     line = seen = 0
     for node in bits(region):
@@ -186,7 +193,11 @@ def _pieces(region: int, before: list[int], after: list[int]) -> Iterator[tuple[
 
 
 def _reached(edges: Sequence[Sequence[int]], order: Iterable[int]) -> list[int]:
-    """Return for each node the nodes that its edges reach directly or indirectly; these are earlier in `order`."""
+    """Return for each node the set of nodes that its edges reach directly or indirectly.
+
+    Args:
+        order: nodes in an order in which the targets of edges come first.
+    """
     found = [0] * len(edges)
     for node in order:
         for other in edges[node]:

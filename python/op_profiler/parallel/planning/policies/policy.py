@@ -1,4 +1,4 @@
-"""The contract of a policy, and functions that several policies use."""
+"""`Policy`, the interface of a planning policy, and functions that several policies use."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class Policy(Protocol):
-    """A function from a graph to stages; equal arguments give equal stages, and the arguments are not changed."""
+    """A function that plans stages for a graph; it is deterministic and does not change its arguments."""
 
     def __call__(self, graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> tuple[Stage, ...]:
-        """Return stages with every node of the graph exactly once, on `cores` only, valid for `check_order`.
+        """Return stages that contain every node of the graph exactly once, use only `cores`, and pass `check_order`.
 
         Raises:
             OpProfilerError: the policy cannot plan for this graph; the message gives the reason.
@@ -24,10 +24,10 @@ class Policy(Protocol):
 
 
 def packed(graph: KernelGraph, placed: Iterable[tuple[int, tuple[int, ...]]]) -> tuple[Stage, ...]:
-    """Return few stages that order operators on each core as `placed` does.
+    """Group placed operators into few stages, which keep the order of the operators on each core.
 
     Args:
-        placed: nodes, each with its cores, all of which it uses; inputs before the nodes that read them.
+        placed: nodes in order, inputs before the nodes that read them; each with all cores that it uses.
     """
     stages: list[dict[tuple[int, ...], list[Step]]] = [{}]
     owner: dict[int, tuple[int, ...]] = {}  # node of the last stage -> cores of its group

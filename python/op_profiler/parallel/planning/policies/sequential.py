@@ -1,4 +1,4 @@
-"""Policies that run one operator after the other: on all cores, or each with its own thread count."""
+"""The policies ``sequential`` and ``threads``, which run one operator after the other."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 def sequential(graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> tuple[Stage, ...]:
-    """Return every operator in order, with as many threads as the cores and the latencies allow."""
+    """Return one stage with all operators in order, each with the largest thread count that has latencies."""
     most = costs.counts(len(cores))[-1]
     return _one_after_the_other([most] * len(graph), cores)
 
 
 def own_threads(graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> tuple[Stage, ...]:
-    """Return every operator in order, each with the thread count of its turnaround point."""
+    """Return one stage with all operators in order, each with the thread count of its turnaround point."""
     return _one_after_the_other([costs.best_threads(node, len(cores)) for node in range(len(graph))], cores)
 
 

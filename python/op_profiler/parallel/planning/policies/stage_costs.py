@@ -1,4 +1,4 @@
-"""The cost of a set of operators as a stage, and how the stage divides the cores."""
+"""`StageCosts`: the time of a set of operators as a stage, and how the stage divides the cores."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ if TYPE_CHECKING:
     from op_profiler.parallel.planning.graph import KernelGraph
 
 StageUs = Callable[[Stage], float]
-"""Returns the microseconds of a stage, for example by measuring it."""
+"""A function that returns the time of a stage in microseconds, for example by measuring it."""
 
 
 class StageCosts:
-    """Costs of stages for sets of operators; a set is an integer whose bit i stands for node i.
+    """Times of stages for sets of operators; a set is an integer whose bit i stands for node i.
 
-    The operators of a set are divided into connected components. A stage runs them side by side or, if that is faster,
-    one after the other on all cores (the two ways of IOS). Side by side, all ways to split the cores into parts are
-    tried, and components are assigned to parts by descending latency, each where it ends first (LPT; Graham 1969, SIAM
-    J. Appl. Math. 17, 416). An operator has the best thread count on the cores of its part.
+    The operators of a set are divided into connected components. A stage runs the components side by side or, if that
+    is faster, one after the other on all cores (the two ways of IOS). For running them side by side, all ways to split
+    the cores into parts are tried, and components are assigned to parts by descending latency, each where it ends first
+    (LPT; Graham 1969, SIAM J. Appl. Math. 17, 416). An operator has the best thread count on the cores of its part.
 
     Args:
-        stage_us: called for both ways in place of `costs`, if given.
+        stage_us: returns the time of a stage, and is called for both ways; None to use `costs`.
 
     Attributes:
         widest: the largest thread count.
         splits: numbers of cores of the parts, for each way to split the cores into two or more parts.
-        times_us: time of a set whose operators run one after the other, by number of cores.
+        times_us: returns the time of a set whose operators run one after the other, microseconds, by number of cores.
     """
 
     widest: int
@@ -56,18 +56,20 @@ class StageCosts:
         self.times_us = functools.cache(self._times_us)
 
     def us(self, members: int, components: Sequence[int]) -> float:
-        """Return the microseconds of the better stage of a set with these `components`."""
+        """Return the time, in microseconds, of the better way to run a set with these connected components."""
         if members not in self._known:
             self._known[members] = self._better(components)
         return self._known[members][0]
 
     def stage(self, members: int) -> Stage:
-        """Return the better stage of a set that was passed to `us`."""
+        """Return the stage for the better way to run a set; the set must have been passed to `us` before."""
         return self._made(self._known[members][1])
 
     def ways(self, members: int) -> list[Stage]:
-        """Return both ways, one after the other on all cores and side by side with every split of the cores, the best
-        first."""
+        """Return the stages for all ways to run a set, the fastest first.
+
+        The ways are one after the other on all cores, and side by side with each split of the cores.
+        """
         components = self.components(members)
         ways = [self._side_by_side(components, split) for split in self.splits if len(components) > 1]
         return [self._made(parts) for _, parts in sorted((self._in_turn(components), *ways), key=_first)]
@@ -108,7 +110,7 @@ class StageCosts:
         return Stage(tuple(groups))
 
     def group(self, members: int, cores: tuple[int, ...]) -> Group:
-        """Return a group that runs a set in order on some cores."""
+        """Return a group that runs the operators of a set in order on these cores."""
         threads = self._threads[len(cores)]
         return Group(tuple(Step(node, threads[node]) for node in bits(members)), cores)
 
@@ -124,7 +126,7 @@ class StageCosts:
 
 
 _Parts = list[tuple[int, int]]
-"""Numbers of cores, and the sets of operators that run on them."""
+"""Parts of the cores: the number of cores of each part, and the set of operators that run on it."""
 
 
 def _first(way: tuple[float, _Parts]) -> float:
@@ -132,7 +134,7 @@ def _first(way: tuple[float, _Parts]) -> float:
 
 
 def bits(members: int) -> Iterator[int]:
-    """Return the numbers in a set, in ascending order."""
+    """Yield the node numbers in a set, in ascending order."""
     while members:
         lowest = members & -members
         yield lowest.bit_length() - 1
@@ -140,7 +142,7 @@ def bits(members: int) -> Iterator[int]:
 
 
 def _splits(cores: int, parts: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Yield all ways to take descending `parts`, each any number of times, out of `cores` until none fits."""
+    """Yield all ways to divide `cores` into parts with sizes from `parts`, in descending order, until no size fits."""
     if cores < min(parts):
         yield ()
     for part in sorted(parts, reverse=True):
