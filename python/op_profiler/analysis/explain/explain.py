@@ -70,15 +70,7 @@ def explain_built(
     known: KnownSchedules,
     announce: Announce,
 ) -> ModelExplanation:
-    """Return the explanation of a model that was built for the graph executor.
-
-    Args:
-        built: the model.
-        machine: machine that measures it.
-        inputs: input arrays by name.
-        request: which operators are explained, and at which thread count.
-        known: times of other schedules.
-        announce: called with a text before each step that takes long.
+    """Return the explanation of a model that was built for the graph executor; `machine` measures the model.
 
     Raises:
         UsageError: the model does not contain the requested operator.
