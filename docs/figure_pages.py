@@ -32,7 +32,7 @@ _CLAIMS = {
     "additivity": "Operators add up to the model.",
     "repeatability": "Intervals contain the times of a second run.",
     "compare": "[`compare` in CI](docs/tutorials/ci.md) raises few false alarms.",
-    "operators_agree": "A model computes what its framework computes, or is refused.",
+    "operators_agree": "Outputs of an imported model are compared with those of its own framework.",
     "held_out_models": "Predictions are evaluated on networks that the predictor never saw.",
 }
 """What README promises, by the benchmark that judges it; its function `claim` supports the promise with a number."""

@@ -41,9 +41,9 @@ SchedulesOption = Annotated[
     str,
     Option(
         "Schedules to compile with. auto: the tuning records of the device, and the compiler's own schedules for "
-        "operators without a record. rule: like auto, but op_profiler's rules replace the compiler's own schedules of "
-        "convolutions and matrix products, and the code of exp and erf. none: the compiler's own schedules. A path: "
-        "the records in that folder.",
+        "operators without a record. rule: like auto, but op_profiler's schedules, which need no search, replace the "
+        "compiler's own ones of convolutions and matrix products, and its own code replaces the compiler's code of exp "
+        "and erf. none: the compiler's own schedules. A path: the records in that folder.",
         MEASURING,
     ),
 ]

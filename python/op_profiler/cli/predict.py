@@ -89,7 +89,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
     save: Annotated[
         Path | None,
         typer.Option(
-            help="Also write the predictor that was used to this file; --predictor reads it.",
+            help="Also save the predictor to this file; --predictor FILE loads it.",
             rich_help_panel="Predictor",
         ),
     ] = None,

@@ -52,7 +52,7 @@ def optimize(model: ImportedModel, target: Target, *, layers: bool = True) -> li
     takes most of a build. The other constants are folded as in a build, because fusion depends on them.
 
     Args:
-        layers: whether the operators need their layers.
+        layers: whether operators are attributed to the layers of the model.
     """
     module = rewritten(model.mod)
     weights = _weights_of_heavy_ops(module, model.params)
@@ -75,7 +75,7 @@ def fuse(
     Args:
         params: weights by the variable of ``main`` to which they are bound.
         weights: names of further variables that stand for weights.
-        layers: whether the operators need their layers.
+        layers: whether operators are attributed to the layers of the model.
     """
     tvm = load_tvm()
     carried = Layers()

@@ -45,7 +45,8 @@ class OnnxReference(FrameworkReference):
         return self._run(batches).outputs
 
     def opened(self, batches: Sequence[Mapping[str, np.ndarray]]) -> Opened | None:
-        """Run the model with the outputs of all nodes, and import it with those that depend on the inputs."""
+        """Run the model so that the results of all nodes are outputs; import it with those outputs that depend on the
+        inputs."""
         ran = self._run(batches, nodes=True)
         kept = varying(ran.outputs)
         names = [ran.names[place] for place in kept]

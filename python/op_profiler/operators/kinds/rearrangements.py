@@ -105,8 +105,8 @@ class Rearranged(Point):
 
     Attributes:
         parts: shape whose axes are permuted; it has as many elements as `shape` and `result`.
-        block: channels in the innermost dimension of the input image [1, channels, height, width] (`from_blocked`) or
-            of the output image; 0: channels are not blocked.
+        block: number of channels in the innermost dimension of an image whose channels are in blocks: the input if
+            `from_blocked` is set, otherwise the output; 0 if no image is blocked.
         added: whether another tensor is added at the end.
     """
 

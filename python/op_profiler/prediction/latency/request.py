@@ -91,10 +91,9 @@ class PredictRequest:
         str | None,
         Option(
             "Device to predict for: the start of its key, or a part of its name or target. Several devices, separated "
-            "by commas, have one column each; 'list' prints the devices. Default: this machine if it was calibrated, "
-            "otherwise this machine's processor, or the one with the most similar name, among those with included "
-            "data. Default with --db: the "
-            "only device of the dataset, or this machine if there are several.",
+            "by commas, have one column each; 'list' prints the devices. Default: this machine if it was calibrated; "
+            "otherwise its processor, if the package includes data of it; otherwise the included processor with the most "
+            "similar name. Default with --db: the only device of the dataset, or this machine if there are several.",
             DEVICE,
         ),
     ] = None

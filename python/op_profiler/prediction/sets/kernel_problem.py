@@ -249,7 +249,7 @@ def _spread(train: Kernels, parts: list[np.ndarray], seed: int, *, own: bool) ->
 
 @dataclasses.dataclass(frozen=True)
 class Ensemble:
-    """Regressors for each simple model of `log_bases`, fitted to all rows and to the rows of each processor.
+    """Regressors of the error of each analytic model of `log_bases`: one set for all rows, and one for each processor.
 
     For a processor that was not measured, the regressors of the measured processors are weighted by the similarity of
     the data sheets.
