@@ -86,8 +86,8 @@ class TfliteConverter(QuantizedConverter, OptionsConverter, FormsConverter):
         return custom_name(self.model, op) or str(super().get_op_code_str(op))
 
     def convert_reshape(self, op: Any) -> Any:
-        """Convert a reshape; a first size that equals the file's batch size becomes 0, with which Relay keeps the size of
-        the input."""
+        """Convert a reshape; a first size that equals the file's batch size becomes 0, with which Relay keeps the
+        size of the input."""
         result = super().convert_reshape(op)
         before = self.get_input_tensors(op)[0].tensor.ShapeAsNumpy()
         if self.own_batch is None or not isinstance(result, relay.Call) or result.op.name != "reshape":
