@@ -93,7 +93,8 @@ class PredictRequest:
             "Device to predict for: the start of its key, or a part of its name or target. Several devices, separated "
             "by commas, have one column each; 'list' prints the devices. Default: this machine if it was calibrated; "
             "otherwise its processor, if the package includes data of it; otherwise the included processor with the "
-            "most similar name. Default with --db: the only device of the dataset, or this machine if there are several.",
+            "most similar name. Default with --db: the only device of the dataset, or this machine if there are "
+            "several.",
             DEVICE,
         ),
     ] = None
