@@ -1,4 +1,4 @@
-"""Networks that no zoo here has, with random weights: functions for ``peer_networks_common:NAME``."""
+"""Networks with random weights that no model source here has as a torch module: ``peer_networks_common:NAME``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,13 @@ from typing import Any
 
 import torch
 from torch import nn
+
+
+def inception_v3() -> tuple[nn.Module, Any]:
+    """torchvision's; the source ``local`` has TVM's network of this name, which no other runtime can run."""
+    from op_profiler.frontends.importers.torch import load_torchvision
+
+    return load_torchvision().models.inception_v3(init_weights=False).eval(), torch.randn(1, 3, 299, 299)
 
 
 def dcgan() -> tuple[nn.Module, Any]:

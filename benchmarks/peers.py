@@ -27,7 +27,7 @@ NETWORKS: dict[str, dict[str, Any]] = {
     **{
         name: {"source": "local", "name": name}
         for name in (
-            *("resnet18", "resnet50", "mobilenet_v2", "squeezenet1_1", "inception_v3", "densenet121"),
+            *("resnet18", "resnet50", "mobilenet_v2", "squeezenet1_1", "densenet121"),
             *("shufflenet_v2_x1_0", "efficientnet_b0", "convnext_tiny", "vit_b_16", "swin_t", "yolov3-tiny"),
         )
     },
@@ -38,7 +38,7 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "segformer": {"source": "transformers", "name": "segformer"},
     **{
         name: {"source": "file", "name": f"peer_networks_common:{name}"}
-        for name in ("unet", "dcgan", "whisper_encoder")
+        for name in ("inception_v3", "unet", "dcgan", "whisper_encoder")
     },
 }
 """Requests by name; those of the source ``file`` are in ``peer_networks_common.py``."""
