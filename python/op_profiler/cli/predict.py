@@ -42,7 +42,7 @@ op-profiler predict @candidates.txt --format csv           (one of the above per
 
 op-profiler predict @lines.txt       (a line may be JSON: {"model": "bert", "label": "short", "sequence_length": 64})
 
-op-profiler predict @networks.txt    ({"name": "a", "layers": [{"kind": "dense", "rows": 1, ...}]}: needs no torch)
+op-profiler predict @networks.txt    (a line may describe layers: {"name": "a", "layers": [{"kind": "dense", ...}]})
 
 op-profiler predict resnet-18 --schedules rule             (the kernels of op-profiler collect --schedules rule)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import json
+import sqlite3
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -19,8 +22,10 @@ from op_profiler.prediction.latency import open_predictor
 from op_profiler.prediction.latency.devices import target_line
 from op_profiler.prediction.latency.examples import COLUMNS, Examples, examples_of
 from op_profiler.prediction.latency.scheduled import OperatorByRule
-from op_profiler.prediction.latency.usable import SHARED
+from op_profiler.prediction.latency.usable import SHARED, with_disturbed
 from op_profiler.shipped import shipped_processors
+
+from ...command_line import op_profiler
 
 
 @pytest.fixture(scope="module")
@@ -162,6 +167,36 @@ def test_rounds_that_lay_apart_teach_nothing_and_slow_cores_do(old_row: dict[str
     reasons = ("unsteady", "cores slower than usual; unsteady", "cores slower than usual", None)
     found = examples_of([old_row | {"model_key": str(n), "disturbed_by": by} for n, by in enumerate(reasons)])
     assert len(found) == 2 and found.left_out == {"unsteady": 2}
+
+
+def test_disturbed_times_are_used_on_request_and_counted(old_row: dict[str, Any]) -> None:
+    marks: tuple[dict[str, Any], ...] = (
+        {"disturbed_by": "unsteady"},
+        {"foreign_load": True},
+        {"foreign_load": True, "error": "crash"},
+        {},
+    )
+    notes: list[str] = []
+    found = examples_of(with_disturbed([old_row | mark for mark in marks], notes.append))
+    assert len(found) == 3 and found.left_out == {"failed": 1}
+    assert notes == ["2 of the times that are used were disturbed (background load or unsteady rounds)"]
+
+
+def test_a_dataset_of_disturbed_times_is_used_on_request_only(tmp_path: Path) -> None:
+    model = "squeezenet_v1.1"  # a predictor needs 25 times
+    address = f"sqlite:///{tmp_path / 'noisy.db'}"
+    done = op_profiler("collect", model, "--threads", "1", "--db", address, "--quiet", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    with contextlib.closing(sqlite3.connect(tmp_path / "noisy.db")) as connection, connection:
+        connection.execute("UPDATE measurements SET foreign_load = 1, disturbed_by = 'unsteady'")
+    refused = op_profiler("predict", model, "--db", address, folder=tmp_path)
+    assert refused.returncode == 5 and "predict --include-noisy uses them" in refused.stderr, refused.stderr
+    done = op_profiler("predict", model, "--db", address, "--include-noisy", "--format", "json", folder=tmp_path)
+    found = json.loads(done.stdout)
+    assert done.returncode == 0 and found["tiers"]["measured"] == 1.0
+    assert f"{len(found['operators'])} of the times that are used were disturbed" in done.stderr
+    alone = op_profiler("predict", model, "--include-noisy", folder=tmp_path)
+    assert alone.returncode == 2 and "add it with --db" in alone.stderr
 
 
 def test_devices_are_told_by_the_times_that_can_be_used(

@@ -108,7 +108,7 @@ def choose(request: PredictRequest, note: Note) -> Chosen:
     target, device, threads = request.target, request.device, request.threads or (1,)
     on_gpu = target is not None and kind_of(target).on_gpu
     named = request.db or device or (None if request.predictor in PREDICTORS else request.predictor)
-    opened = partial(open_predictor.open_predictor, on_gpu=on_gpu)
+    opened = partial(open_predictor.open_predictor, on_gpu=on_gpu, noisy=request.include_noisy)
     found = None
     if named is None and request.predictor == "default" and request.compiler == DEFAULT_COMPILER:
         found = calibrated(opened, target, note)
@@ -177,7 +177,12 @@ def of_each_regressor(chosen: Chosen, network: Network, note: Note) -> dict[str,
     for choice, method in PREDICTORS.available():
         if method.only_regresses:
             regressor = open_predictor.open_predictor(
-                choice, db=request.db, device=chosen.device, compiler=request.compiler, note=note
+                choice,
+                db=request.db,
+                device=chosen.device,
+                compiler=request.compiler,
+                noisy=request.include_noisy,
+                note=note,
             )
             # A regression-only method looks up no times, so all operators need their loops.
             described = network.with_loops(regressor, chosen.threads[:1], target=chosen.target, note=note)

@@ -76,13 +76,16 @@ def measure_with(compiler: str, options: str = "") -> str:
     return f"op-profiler collect --compiler {compiler} --modelname ...{options}"
 
 
-def devices_in(*, db: str | None = None, file: Path | None = None) -> list[DeviceName]:
+def devices_in(*, db: str | None = None, file: Path | None = None, noisy: bool = False) -> list[DeviceName]:
     """Return the devices with usable times in a dataset, a Parquet file, or both.
+
+    Args:
+        noisy: whether disturbed times of the dataset are usable.
 
     Raises:
         DatasetError: the dataset or the file cannot be read.
     """
-    found = list(_of_dataset(db)) if db is not None else []
+    found = list(_of_dataset(db, noisy=noisy)) if db is not None else []
     if file is not None:
         known = {device.key for device in found}
         left = _kinds_in(file)
@@ -129,12 +132,12 @@ def _kind(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return machine, row["target"], row.get("compiler")
 
 
-def _of_dataset(db: str) -> Iterable[DeviceName]:
+def _of_dataset(db: str, *, noisy: bool) -> Iterable[DeviceName]:
     from sqlalchemy import select
 
     from op_profiler.dataset import Dataset, schema
 
-    table, keys = schema.devices, usable.keys_of_devices()
+    table, keys = schema.devices, usable.keys_of_devices(noisy=noisy)
     names = {column.name: column.info["flat"] for column in table.c}
     with Dataset.open(db, create=False, read_only=True) as dataset:
         for row in dataset.rows(select(table).where(table.c.key.in_(keys)).order_by(table.c.key)):

@@ -19,7 +19,7 @@ from op_profiler.measure.steadiness import FIRST_MEMORY_BYTES, PROBE_NAMES
 from op_profiler.operators.operator import Operator
 from op_profiler.prediction.latency.devices import DeviceName, device_of, rows_of_file
 from op_profiler.prediction.latency.scheduled import PREDICTED, OperatorByRule, key_of_row, operator_of
-from op_profiler.prediction.latency.usable import DENORMAL, call_us, reason_against
+from op_profiler.prediction.latency.usable import DENORMAL, call_us, reason_against, with_disturbed
 
 COLUMNS = (
     "operator_key",
@@ -32,9 +32,7 @@ COLUMNS = (
     "attrs",
     "layouts",
     "structure",
-    "flops",
-    "bytes_read",
-    "bytes_written",
+    *("flops", "bytes_read", "bytes_written"),
     "origin",
     "threads",
     "core_set",
@@ -181,13 +179,15 @@ def load_examples(
     db: str | None = None,
     file: Path | None = None,
     device: str | None = None,
+    noisy: bool = False,
     note: Callable[[str], None] = lambda text: None,
 ) -> Examples:
     """Return the usable measurements of a dataset, of a Parquet file of ``op-profiler export``, or of both.
 
     Args:
         device: key of the device whose rows are used; None for all devices, which share `MOST_ROWS`.
-        note: called with a text if only a part of the rows is used because there are too many.
+        noisy: whether disturbed times are used.
+        note: called with a text if disturbed times are used, or if only a part of the rows is used.
 
     Raises:
         DatasetError: the dataset or the file cannot be read.
@@ -196,17 +196,16 @@ def load_examples(
 
     def rows() -> Iterator[Mapping[str, Any]]:
         if file is not None:
-            wanted = rows_of_file(file, COLUMNS)
-            yield from wanted if device is None else (row for row in wanted if row["device_key"] == device)
+            yield from (row for row in rows_of_file(file, COLUMNS) if device in (None, row["device_key"]))
         if db is not None:
-            where = " or ".join(f"origin = '{origin}'" for origin in PREDICTED)
-            where = where if device is None else f"({where}) and device_key = '{device}'"
+            origins = " or ".join(f"origin = '{origin}'" for origin in PREDICTED)
+            where = f"({origins})" if device is None else f"({origins}) and device_key = '{device}'"
             with Dataset.open(db, create=False, read_only=True) as dataset:
                 yield from flat_rows(dataset, columns=COLUMNS, where=where)
 
-    found = examples_of(rows())
-    if NOT_DRAWN in found.left_out:
-        note(f"{len(found):,} measurements are used, and {found.left_out[NOT_DRAWN]:,} are not ({NOT_DRAWN})")
+    found = examples_of(with_disturbed(rows(), note) if noisy else rows())
+    if unused := found.left_out.get(NOT_DRAWN):
+        note(f"{len(found):,} measurements are used, and {unused:,} are not ({NOT_DRAWN})")
     return found
 
 

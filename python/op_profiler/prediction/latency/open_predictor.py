@@ -39,6 +39,7 @@ def open_predictor(
     device: str | None = None,
     compiler: str = DEFAULT_COMPILER,
     on_gpu: bool = False,
+    noisy: bool = False,
     note: Callable[[str], None] = lambda text: None,
 ) -> OperatorPredictor:
     """Return the predictor that a user requested.
@@ -54,6 +55,7 @@ def open_predictor(
             (`shipped_processor`).
         compiler: compiler whose kernels were measured.
         on_gpu: whether to predict for a GPU if neither a dataset nor a device is given.
+        noisy: whether disturbed times of the dataset are used.
         note: called with a text before each step that takes long.
 
     Raises:
@@ -76,7 +78,8 @@ def open_predictor(
                 return predictor_files.load(ships.predictor)
         except DatasetError as error:
             note(str(error))
-    return _fitted(examples_for(db=db, device=device, compiler=compiler, on_gpu=on_gpu, note=note), predictor, note)
+    examples = examples_for(db=db, device=device, compiler=compiler, on_gpu=on_gpu, noisy=noisy, note=note)
+    return _fitted(examples, predictor, note)
 
 
 def check_choice(predictor: str) -> None:
@@ -152,12 +155,14 @@ def examples_for(
     device: str | None,
     compiler: str = DEFAULT_COMPILER,
     on_gpu: bool = False,
+    noisy: bool = False,
     note: Callable[[str], None] = lambda text: None,
 ) -> Examples:
     """Return the measurements of one device in a dataset, or in included data.
 
     Args:
         on_gpu: as for `shipped_processor`.
+        noisy: whether disturbed times of the dataset are used.
         compiler: compiler whose kernels were measured; the times of another compiler belong to another device.
 
     Raises:
@@ -166,7 +171,7 @@ def examples_for(
     file = shipped_processor(device, on_gpu=on_gpu).operators if db is None else None
     if db is None and file is None:
         raise DatasetError(_NO_DATASET)
-    there = devices_in(db=db, file=file)
+    there = devices_in(db=db, file=file, noisy=noisy)
     if not there:
         raise _nothing_to_learn(db, load_examples(db=db, file=file).left_out)
     devices = [one for one in there if one.compiler == compiler]
@@ -177,7 +182,7 @@ def examples_for(
             "with --db"
         )
     chosen = _chosen(devices, device)
-    examples = load_examples(db=db, file=file, device=chosen.key, note=note)
+    examples = load_examples(db=db, file=file, device=chosen.key, noisy=noisy, note=note)
     if not len(examples):
         raise _nothing_to_learn(db, examples.left_out)
     return with_loops(examples.of_device(chosen.key), chosen.target, note)
@@ -211,8 +216,8 @@ def _nothing_to_learn(db: str | None, left_out: Mapping[str, int]) -> DatasetErr
     reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
     return DatasetError(
         f"there is no usable time in {_place(db)}{f' ({reasons})' if reasons else ''}: failures, tuned schedules, "
-        "sweeps and times under background load are not used. Collect while nothing else uses the machine; --remeasure "
-        "noisy measures times under background load again"
+        "sweeps and disturbed times are not used. Collect while nothing else uses the machine; --remeasure noisy "
+        "measures disturbed times again, and predict --include-noisy uses them"
     )
 
 

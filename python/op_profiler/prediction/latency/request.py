@@ -106,6 +106,9 @@ class PredictRequest:
             _PREDICTOR,
         ),
     ] = None
+    include_noisy: Annotated[
+        bool, Option("Also fit to times of --db that were disturbed (background load, unsteady rounds).", _PREDICTOR)
+    ] = False
     predictor: Annotated[str, Option("Predictor: {predictors}, or a file written by --save.", _PREDICTOR)] = "default"
     kernels: Annotated[
         Kernels,
@@ -182,6 +185,8 @@ class PredictRequest:
         if self.db is not None and self.predictor not in PREDICTORS:
             check_choice(self.predictor)
             raise UsageError(f"{self.predictor} is a fitted predictor and is not fitted to --db; leave out --db")
+        if self.include_noisy and self.db is None:
+            raise UsageError("--include-noisy is for the times of a dataset; add it with --db")
         if self.kernels == "vendor":
             given = {
                 "--target": self.target,

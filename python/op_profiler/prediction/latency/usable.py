@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.frontends.sample import AROUND_SAMPLED, shares_inputs
@@ -55,20 +55,41 @@ def reason_against(row: Mapping[str, Any]) -> str | None:
     return None
 
 
+def with_disturbed(rows: Iterable[Mapping[str, Any]], note: Callable[[str], None]) -> Iterator[Mapping[str, Any]]:
+    """Yield the rows, without the marks of background load and unsteady rounds where nothing else is against a row.
+
+    Args:
+        note: called once with the number of such rows, after the last row.
+    """
+    disturbed = 0
+    for row in rows:
+        unmarked = {**row, "foreign_load": False, "disturbed_by": None}
+        marked = reason_against(row) is not None and reason_against(unmarked) is None
+        disturbed += marked
+        yield unmarked if marked else row
+    if disturbed:
+        note(f"{disturbed:,} of the times that are used were disturbed (background load or unsteady rounds)")
+
+
 def _alike(inputs: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether two of the inputs have the same shape and dtype."""
     seen = [(tuple(tensor["shape"]), tensor["dtype"]) for tensor in inputs]
     return len(set(seen)) < len(seen)
 
 
-def keys_of_devices() -> Select[tuple[str]]:
+def keys_of_devices(*, noisy: bool = False) -> Select[tuple[str]]:
     """Return the query for devices with a usable row (`reason_against`), as far as columns show; JSON details are not
-    read."""
-    from sqlalchemy import and_, or_, select
+    read.
+
+    Args:
+        noisy: whether disturbed times are usable.
+    """
+    from sqlalchemy import and_, or_, select, true
 
     from op_profiler.dataset import schema
 
     row, setting, model = schema.measurements.c, schema.settings.c, schema.models.c
+    quiet = and_(~row.foreign_load, or_(row.disturbed_by.is_(None), row.disturbed_by == CORES_SLOW))
     sampled = and_(*(schema.operators.c.op_names != names for names in AROUND_SAMPLED))
     return (
         select(row.device_key)
@@ -77,8 +98,7 @@ def keys_of_devices() -> Select[tuple[str]]:
         .join(schema.models, model.key == row.model_key)
         .join(schema.operators, schema.operators.c.key == row.operator_key)
         .where(schema.schedules.c.origin.in_(PREDICTED), row.error.is_(None), row.median_us.is_not(None))
-        .where(row.complete, ~row.foreign_load, *(setting[name].is_(None) for name in RESOURCE_FIELDS))
-        .where(or_(row.disturbed_by.is_(None), row.disturbed_by == CORES_SLOW))
+        .where(row.complete, true() if noisy else quiet, *(setting[name].is_(None) for name in RESOURCE_FIELDS))
         .where(or_(model.source != "sample", sampled))
         .where(setting.cache == "model", setting.executor != "vm")
         .distinct()
