@@ -121,8 +121,8 @@ def collect(  # noqa: PLR0913 - the options are the interface
         typer.Option(
             help="NAME=VALUE,VALUE,...: measure with each value of a resource of this machine, such as "
             "governor=performance,powersave or core_set=0,1,0-1 (core 0, then core 1, then both; 0+1 means 0-1). n "
-            "threads run on the first n cores of the set. Several --sweep options give every combination. 'op-profiler devices "
-            "--local' lists the resources.",
+            "threads run on the first n cores of the set. Several --sweep options give every combination. 'op-profiler "
+            "devices --local' lists the resources.",
             rich_help_panel=MEASURING,
         ),
     ] = None,
