@@ -103,7 +103,7 @@ def of_dataset(
     seed: int,
     note: Callable[[str], None],
 ) -> Evaluation:
-    """Return the evaluation of predictors of operators on a dataset; select the compiler for this process.
+    """Return the evaluation of predictors of operators on a dataset, and make `compiler` the compiler of this process.
 
     Args:
         db, device, note: as in `examples_for`.

@@ -41,7 +41,7 @@ class Method:
 
     @property
     def learns(self) -> bool:
-        """Whether more than a look-up table is fitted to the measurements."""
+        """Whether regressions or interpolation are fitted to the measurements."""
         return bool(self.regressor_types) or self.interpolates != "nowhere"
 
     @property

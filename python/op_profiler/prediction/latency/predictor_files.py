@@ -160,7 +160,7 @@ def kept(name: str, make: Callable[[], OperatorPredictor], note: Callable[[str],
     """Return the predictor with this name from the cache folder; if it is missing or unreadable, create and store it.
 
     Args:
-        name: name that differs for each result of `make`.
+        name: name of the file; predictors that differ must have different names.
         note: called with the reason if the predictor cannot be stored.
     """
     path = cache_folder() / "predictors" / f"{name}.zip"

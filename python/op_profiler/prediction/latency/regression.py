@@ -62,7 +62,8 @@ class Regressor(Fitted, Protocol):
 def fit_all(
     models: Sequence[Regressor], columns: np.ndarray, targets: Sequence[np.ndarray], weight: np.ndarray
 ) -> None:
-    """Fit each model to its target (shape (rows,)); as many fits run in parallel as there are cores."""
+    """Fit each model to its target (shape (rows,)), all with the same `columns` and `weight`; as many fits run in
+    parallel as there are cores."""
     with ThreadPoolExecutor(usable_cores()) as pool:
         for done in [pool.submit(model.fit, columns, target, weight) for model, target in zip(models, targets)]:
             done.result()
