@@ -231,9 +231,9 @@ def weights_of(examples: Examples) -> np.ndarray:
     """Return the weight of each measurement in a fit, shape (entries,).
 
     In a batch of sampled operators, the weight is between 0.3 and 1 and increases with the time, because the time of a
-    short operator is mostly call overhead. In a network, the weight is three times the square root of the operator's
-    share of the network's time, divided by the mean share: operators that take most of the time must be predicted most
-    accurately. In a network of microseconds, these are short operators.
+    short operator is mostly call overhead. In a network, the weight is three times the square root of a ratio: the
+    operator's share of the network's time over the mean share. Operators that take most of the time must be predicted
+    most accurately; in a network of microseconds, these are short operators.
     """
     short = np.clip(examples.latency_us / _LIGHT_US, _LEAST_WEIGHT, 1.0)
     _, run = np.unique(np.stack([examples.model, examples.threads]), axis=1, return_inverse=True)

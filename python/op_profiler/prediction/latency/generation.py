@@ -28,7 +28,7 @@ class Generation:
     Attributes:
         name: name of the model.
         sequences: number of sequences that are generated at once, each from its own prompt.
-        prefill, decode: number of tokens of each prompt, and of the answer after it.
+        prefill, decode: number of tokens of each prompt, and number of tokens that are generated after it.
         prompt: the step that processes the prompts; its output is the first token.
         steps: steps of one token, by the number of tokens before it; empty without `decode`.
     """
@@ -164,7 +164,7 @@ def weights_of(pasts: Sequence[int], prefill: int, decode: int) -> list[float]:
 
     Args:
         pasts: number of tokens before each predicted step, increasing.
-        prefill, decode: number of tokens of the prompt, and of the answer after it.
+        prefill, decode: as in `Generation`.
     """
     behind = np.arange(prefill, prefill + decode)
     return [float(np.interp(behind, pasts, unit).sum()) for unit in np.eye(len(pasts))]

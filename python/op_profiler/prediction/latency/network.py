@@ -33,7 +33,8 @@ class Network:
     """A lowered model for predictions.
 
     Attributes:
-        operators: distinct operators in the order of their first call; `calls`: number of calls of each.
+        operators: distinct operators in the order of their first call.
+        calls: number of calls of each operator.
         query: the operators at one thread, with the bytes that one run of the model reads and writes.
         layers: layers of the user's model in each call, by workload key, where known.
     """

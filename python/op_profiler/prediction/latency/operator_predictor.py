@@ -177,8 +177,8 @@ class OperatorPredictor:
             operators: operators, or a `Query`, which can be created once and used often. A `Query` contains its
                 settings, so the other arguments have no effect on it.
             threads: one of `thread_counts`.
-            traffic_bytes: bytes that all calls of the network read and write, which determine how cold the caches are;
-                None for `median_traffic_bytes`.
+            traffic_bytes: number of bytes that all calls of the network read and write, which determines how cold the
+                caches are; None for `median_traffic_bytes`.
 
         Raises:
             UsageError: the thread count was never measured; the message lists those that were.

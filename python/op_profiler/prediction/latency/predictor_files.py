@@ -53,7 +53,7 @@ _LARGEST_BYTES = 1 << 30
 
 
 def save(predictor: OperatorPredictor, path: Path) -> None:
-    """Write a predictor to a file; raises the errors of `whole_file`."""
+    """Write a predictor to a file. Raises the errors of `whole_file` if the file cannot be written."""
     contents, members, arrays = _parts(predictor)
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]  # the stubs type every keyword as allow_pickle

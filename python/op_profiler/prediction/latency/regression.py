@@ -53,7 +53,8 @@ class Regressor(Fitted, Protocol):
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Regressor:
-        """Return the regression that `to_bytes` wrote; raises an error for other content. No pickle is read."""
+        """Return the regression whose `to_bytes` returned `content`; raises an error for other content, such as a
+        pickle."""
 
     def fit(self, columns: np.ndarray, target: np.ndarray, weight: np.ndarray) -> None:
         """Fit to `target` (shape (rows,)) from `columns` (shape (rows, columns))."""

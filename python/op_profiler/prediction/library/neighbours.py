@@ -130,7 +130,7 @@ def bases_us(table: Convolutions, roofline: TableRoofline, units: int) -> np.nda
 
 @dataclasses.dataclass(frozen=True)
 class Surroundings:
-    """What the known values at the neighbours of an entry say about the value of the entry.
+    """Features and an estimate of each entry, from the known values at its neighbours.
 
     Attributes:
         features: shape (entries, 9 for each axis): values at the neighbours on an axis and distances to them

@@ -202,7 +202,7 @@ class Worker:
         return CoreMeter(self.pool.core_set(self.setup.threads))
 
     def prepare(self, task: TaskSpec) -> TrialResult:
-        """Create a task and its reference for the next builds; return a failure if that is not possible."""
+        """Create a task and its reference for the next builds; return an empty result, or the failure."""
         try:
             self._prepare(task)
         except MemoryError:
