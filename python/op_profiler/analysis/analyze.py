@@ -40,7 +40,7 @@ def analyze(table: FactorTable, factors: Sequence[Factor], threshold: float) -> 
     Args:
         table: the measurements.
         factors: factors to analyze.
-        threshold: least share of the latency that a larger value of a factor must save to be worth it, 0 to 1.
+        threshold: share of the latency, 0 to 1; a larger value of a factor must save more than this share to pay.
 
     Raises:
         MissingPackageError: scikit-learn or SciPy is not installed.

@@ -96,8 +96,8 @@ class FactorTable:
             factor (NaN or None if a schedule does not have the factor).
         factors: factors by name; besides the fixed factors, a ``tile.<axis>`` and a ``split.<axis>`` for every axis.
         left_out: number of rows that were not used, by reason.
-        not_drawn: number of usable rows that were left out because there are more than `MOST_ROWS`. The frame has
-            either all rows of an operator or none; if there is only one operator, it has the first rows.
+        not_drawn: number of usable rows that were left out because there are more than `MOST_ROWS`. Of each operator,
+            either all rows or none are in the frame; a single operator has only its first rows in the frame.
     """
 
     frame: pandas.DataFrame

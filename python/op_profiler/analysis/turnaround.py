@@ -109,7 +109,7 @@ def find_knee(
     Args:
         values: distinct values of the factor, in increasing order.
         cost: one positive cost per value, in any unit.
-        low, high: ends of the interval of each cost; NaN or left out if unknown.
+        low, high: ends of the interval of each cost; NaN if an interval is unknown, None if all are.
         threshold: share of the cost that a larger value must save.
 
     Raises:

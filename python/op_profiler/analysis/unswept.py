@@ -65,7 +65,8 @@ class TurnaroundPrediction:
 
 
 def predict_unswept(table: FactorTable, factor: str, swept: Sequence[Turnaround]) -> TurnaroundPrediction:
-    """Fit a model to the sweeps over one factor, evaluate it, and predict the operators of the table without a sweep.
+    """Predict the turnaround points of the operators in `table` that were not swept over a factor, and evaluate the
+    prediction on those that were.
 
     Args:
         swept: result of `turnarounds` for this factor and this table.

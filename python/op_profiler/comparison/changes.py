@@ -50,7 +50,7 @@ class Estimate:
     Attributes:
         before_us, after_us: times, microseconds.
         log_ratio: natural logarithm of after over before.
-        deviation: standard deviation of `log_ratio` between comparisons; None if unknown.
+        deviation: standard deviation of `log_ratio` between repeated comparisons of the same runs; None if unknown.
         degrees: degrees of freedom of `deviation`.
     """
 
@@ -69,7 +69,7 @@ class Change:
         before_us, after_us: times, microseconds.
         change: change as a share of the time before: 0.05 is 5 % slower, -0.05 is 5 % faster.
         low, high: interval of `change`, adjusted for the number of comparisons; None if unknown.
-        p_value: p-value of no change, adjusted in the same way; None if unknown.
+        p_value: p-value of the hypothesis that nothing changed, adjusted in the same way; None if unknown.
         real: whether the change is real; None if this cannot be decided.
     """
 
@@ -148,8 +148,8 @@ def judge(estimates: Sequence[Estimate | None]) -> tuple[list[Change | None], fl
 
 
 def half_width(estimate: Estimate, comparisons: int) -> float:
-    """Return half the width of an estimate's interval, on a logarithmic scale, at the level for the case that no change
-    is real; infinite if the deviation is unknown.
+    """Return half the width of an estimate's interval, on a logarithmic scale, at the confidence level for at most one
+    real change; infinite if the deviation is unknown.
 
     Args:
         comparisons: number of changes that are compared together.

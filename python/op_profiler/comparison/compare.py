@@ -78,7 +78,11 @@ def _drawn(
 
 
 def judged(drafts: Sequence[RunComparison]) -> tuple[tuple[RunComparison, ...], float]:
-    """Return the comparisons with all changes judged together (`judge`), and the confidence level of the intervals."""
+    """Judge the changes of all rows of `drafts` together (`judge`).
+
+    Returns:
+        The comparisons with the field `change` of every row, and the confidence level of the intervals.
+    """
     changes, level = judge([row.estimate for draft in drafts for row in draft.rows])
     found = iter(changes)
     runs = [

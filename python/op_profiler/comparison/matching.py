@@ -44,9 +44,9 @@ class Match:
 def match(before: Sequence[ComparedCall], after: Sequence[ComparedCall]) -> list[Match]:
     """Match the operators of two models, each at most once, in the order of `before`.
 
-    Operators with the same key match. Each remaining operator is matched with the operator of `after` with which most
-    of its calls are paired: calls with the same first layer and anchor are paired, otherwise calls of the same anchor
-    at the same position between calls that match.
+    Operators with the same key match. Each remaining operator of `before` is matched with the operator of `after` with
+    which most of its calls are paired. Calls with the same first layer and anchor are paired, otherwise calls of the
+    same anchor at the same position between calls that match.
 
     Args:
         before, after: the calls of each model in their order.

@@ -60,7 +60,7 @@ class RowComparison:
 
 @dataclasses.dataclass(kw_only=True)
 class LayerChange:
-    """Times of one run of a model's layer before and after, at one thread count, in microseconds.
+    """Time of a layer in one run of the model, before and after, at one thread count, in microseconds.
 
     Attributes:
         real: whether the change of one of its operators is real (`Change.real`).

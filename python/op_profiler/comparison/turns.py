@@ -113,7 +113,8 @@ class Turns:
         self._pairs: list[Times] = []
 
     def measure(self, seconds: float) -> MeasuredTurns:
-        """Measure pairs until the important changes are known to 1 %, or until the time limit.
+        """Measure pairs until the half-width of the interval of each important change is at most 1 %, or until the time
+        limit.
 
         The important changes are those of the whole model, and of every operator that takes at least 5 % of its time.
 

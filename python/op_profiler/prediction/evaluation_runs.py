@@ -25,7 +25,7 @@ class Evaluation:
         about: sentences on used and unused measurements.
         descriptions: description of the measurements that each split holds out, by the name of the split.
         splits, predictors: names.
-        fits: number of fits of a predictor for a split, by the name of the split.
+        fits: how many times each predictor is fitted for a split, by the name of the split.
         score: fits a predictor to the training part of a split and returns its scores on the held-out part: two for the
             split ``model``, one for other splits. Arguments: name of the split, name of the predictor, and a function
             that is called with a text before each fit.
@@ -103,7 +103,7 @@ def of_dataset(
     seed: int,
     note: Callable[[str], None],
 ) -> Evaluation:
-    """Return the evaluation of predictors of operators on a dataset; select the compiler for this process.
+    """Return the evaluation of predictors of operators on a dataset, and make `compiler` the compiler of this process.
 
     Args:
         db, device, note: as in `examples_for`.

@@ -38,7 +38,7 @@ def show_checked(checked: CheckResult) -> None:
 
 
 def summary(checked: CheckResult) -> str:
-    """Return one sentence: the verdict of the network, and how many operators' intervals held."""
+    """Return the verdict of the network, and how many operators have a measured time in the predicted interval."""
     counted = [one for one in checked.operators if one.verdict != "disturbed"]
     held = sum(one.verdict == "held" for one in counted)
     disturbed = len(checked.operators) - len(counted)
@@ -63,7 +63,8 @@ def interval(one: Check) -> str:
 
 
 def show_coverage(coverage: Sequence[HeldChecks]) -> None:
-    """Print how many checks on this machine held, in one row per processor, thread count, predictor and kind."""
+    """Print the number of checks, and of measured times in the predicted interval, in one row per processor, thread
+    count, predictor and kind."""
     if not coverage:
         print("no prediction was checked on this machine yet: op-profiler check MODEL")
         return

@@ -125,7 +125,7 @@ def remarks(run: RunComparison) -> list[str]:
 
 
 def only_one_side(run: RunComparison) -> list[str]:
-    """Return a line for each operator without a counterpart on the other side."""
+    """Return a line for each operator of one run that has no match in the other run."""
     lines = []
     for side, ones in (("before", run.only_before), ("after", run.only_after)):
         for one in ones:

@@ -77,7 +77,8 @@ def report_result(
 
 
 def summary(result: CorunResult | TargetsResult) -> str:
-    """Return the times, predicted and measured, and whether the outputs equal those of sequential execution."""
+    """Return a text with the predicted and measured times, and whether the outputs equal those of sequential execution.
+    """
     if not isinstance(result, CorunResult):
         return _summary_of_targets(result)
     return _comparison(result, "sequential", f"plan ({result.compared.title})", result.compared.predicted_us)
@@ -244,11 +245,11 @@ def _show_sweep(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def chrome_trace(graph: KernelGraph, plan: Plan, timeline_us: np.ndarray, *, lane: str = "core") -> dict[str, Any]:
-    """Return the trace in the JSON object format of the Trace Event Format; times are in microseconds.
+    """Return the trace of a run of a plan, in the JSON object format of the Trace Event Format.
 
     Args:
-        timeline_us: start and end of every node, shape (nodes, 2).
-        lane: name of a core or stream of the plan.
+        timeline_us: start and end of every node in microseconds, shape (nodes, 2).
+        lane: what the plan distributes the nodes over: ``core`` or ``stream``.
     """
     events: list[dict[str, Any]] = [
         {"name": "process_name", "ph": "M", "pid": 0, "args": {"name": f"{' + '.join(plan.models)} ({plan.policy})"}}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def show_contents(held: Contents) -> None:
-    """Print tables of the models and devices, and a line about the rest."""
+    """Print tables of the models and devices, then the numbers of other measurements and of failures, and the size."""
     console = screen()
     rows = [
         [

@@ -191,7 +191,8 @@ def _total(prediction: NetworkPrediction) -> str:
 
 
 def origin(prediction: NetworkPrediction, chosen: Chosen) -> str:
-    """Return one line: the source of the estimate, its interval, and the command that checks it on this machine."""
+    """Return one line: the source of the estimate and its interval; for times of this machine, also the command that
+    checks the estimate."""
     interval = ""
     if np.isfinite(prediction.high_us):
         interval = f", 90 % interval {_interval(prediction.low_us, prediction.high_us)} us"

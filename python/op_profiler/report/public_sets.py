@@ -10,7 +10,7 @@ from op_profiler.report.tables import numbers, print_line, screen, show_table, t
 
 
 def show_results(results: Sequence[SetResult], quiet: bool) -> None:
-    """Print a table of all splits, rows that were skipped, and sets that are absent.
+    """Print a table of all splits, the numbers of skipped rows, and the absent sets.
 
     Args:
         quiet: print one line per split instead of the table.
@@ -42,7 +42,8 @@ def show_results(results: Sequence[SetResult], quiet: bool) -> None:
 
 
 def published_text(published: Published | None) -> str:
-    """Return the published error with its measure, unless the measure is MAPE; a dash if nothing was published."""
+    """Return the published error as text, followed by its measure if this is not MAPE; a dash if nothing was published.
+    """
     if published is None:
         return "-"
     number = f"{published.percent:.3f}" if published.measure == "Spearman" else f"{published.percent:.1f}%"

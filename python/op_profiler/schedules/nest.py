@@ -41,8 +41,8 @@ UNROLLED = ("none", "tile", "tile and reduction")
 
 
 def tile_sizes(extent: int, more: Collection[int]) -> list[int]:
-    """Return the possible sizes of a tile along an axis: of 1 to 10, `more`, and the whole axis if it is short, those
-    that divide the extent of the axis."""
+    """Return the possible sizes of a tile along an axis: the divisors of `extent` among the numbers 1 to 10 and `more`,
+    and `extent` itself if it is small."""
     wanted = {*range(1, 11), *more, *([extent] if extent <= MOST_REGISTERS else [])}
     return sorted(size for size in wanted if extent % size == 0)
 
@@ -206,7 +206,7 @@ class Nest:
         return axis is self.axes[-1] or f"tile_{axis.name}" in knobs
 
     def factors(self, knobs: Knobs) -> Factors:
-        """Return the factors, which are columns of the dataset, that these knob values set."""
+        """Return the factors of a schedule with these knob values; the factors are columns of the dataset."""
         order, count = self.outer_orders[knobs["outer"]], self.fused(knobs)
         where = None
         if self.producers:

@@ -17,7 +17,7 @@ _RULED = "rule 2: "
 
 
 def ruled(computation: str) -> str:
-    """Return the text by which a build notes that the project's rule may choose the schedule of a computation.
+    """Return a text that stands for a computation whose schedule the project's rule may choose; see `digest`.
 
     The text contains the version number of the rule, so digests differ between versions of the rule.
     """
@@ -49,9 +49,10 @@ class UsableRecords:
     def of_file(
         cls, file: Path | None, wanted: Conditions, named: str | None = None, *, by_rule: bool = False
     ) -> UsableRecords:
-        """Return the records of a file or a folder with the most similar conditions; no records if it does not exist.
+        """Return, for each computation in a file or folder, the record with the conditions most similar to `wanted`.
 
         Args:
+            file: the file or folder; there are no records if it is None or does not exist.
             named, by_rule: see the attributes.
         """
         records, skipped = read_records(file) if file is not None and file.exists() else ([], 0)

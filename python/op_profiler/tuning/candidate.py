@@ -90,7 +90,7 @@ class Runner(Protocol):
         """Return one result for each candidate, in the same order.
 
         Args:
-            best_us: microseconds of the best candidate so far, for stopping early; inf without an earlier candidate.
+            best_us: time of the best candidate so far in microseconds, for stopping early; inf if there is none.
         """
 
     def compare(self, candidates: Sequence[Candidate], rounds: int) -> list[TrialResult]:

@@ -13,9 +13,9 @@ class Tunable:
     """The anchor of one or more operators, and the ways to compute it.
 
     Attributes:
-        anchor: the operator that trials measure: the heavy op as a separate operator, or a whole operator.
-        tasks: tasks to search: those of the project's templates, or of TVM's templates if the project has none for the
-            op.
+        anchor: the operator that trials measure: the heavy op as a separate operator, or a whole fused operator.
+        tasks: tasks to search: those of the project's templates, or those of TVM's templates if the project has no
+            template for the op.
         default: task whose template the compiler uses without records; None if that template cannot be tuned.
         operators: workload keys of the fused operators that contain the anchor.
     """

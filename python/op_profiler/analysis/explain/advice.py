@@ -28,7 +28,12 @@ _SAVED_BY_INT8 = 0.75
 
 
 def advice_for(evidence: Evidence, losses: Sequence[Loss], model: ModelRequest) -> Advice | None:
-    """Return the advice against the first loss of an operator; None if the operator has no losses."""
+    """Return the advice against the first loss of an operator; None if the operator has no losses.
+
+    Args:
+        losses: losses of the operator, the largest first.
+        model: the model that the commands of the advice name.
+    """
     if not losses:
         return None
     first = losses[0]

@@ -118,11 +118,15 @@ class Evidence:
     in_chain: bool = False
 
     def us(self, cache: Cache, threads: int | None = None) -> float:
-        """Return the time in microseconds (`quiet_us`), by default at `self.threads`."""
+        """Return the time in quiet rounds (`quiet_us`), microseconds; `threads` None stands for `self.threads`."""
         return float(quiet_us(self.samples[cache, self.threads if threads is None else threads]))
 
     def difference_us(self, more: np.ndarray, less: np.ndarray) -> Interval:
-        """Return by how many microseconds `more` exceeds `less`, with a 95 % interval (bootstrap over rounds)."""
+        """Return `quiet_us(more) - quiet_us(less)` with a 95 % interval (bootstrap over rounds).
+
+        Args:
+            more, less: microseconds of each round; the rounds of both were measured together.
+        """
         drawn = np.random.default_rng(0).integers(0, len(more), (_DRAWS, len(more)))
         low, high = np.quantile(quiet_us(more[drawn]) - quiet_us(less[drawn]), [0.025, 0.975])
         apart = float(quiet_us(more) - quiet_us(less))
@@ -171,7 +175,8 @@ class Evidence:
 
     @functools.cached_property
     def iterations(self) -> float:
-        """Number of iterations of the hottest loop, computed from the work of one iteration."""
+        """Number of iterations of the hottest loop: the operator's work divided by that of one iteration; 0.0 if the
+        code was not found."""
         if self.code is None:
             return 0.0
         loop = self.code.hottest
@@ -180,13 +185,17 @@ class Evidence:
         return self.operator.bytes_written / sum(loop.stores) if loop.stores else 0.0
 
     def cycles_us(self, cycles: float) -> float:
-        """Return the microseconds of all iterations of the hottest loop on one thread, if an iteration takes `cycles`,
-        at the clock of the probed peak."""
+        """Return the time of all iterations of the hottest loop on one thread in microseconds.
+
+        Args:
+            cycles: cycles of one iteration, at the clock rate at which the peak was probed.
+        """
         return self.iterations * cycles * self.limits.peak_flops_per_cycle / self.limits.flops_per_us[1]
 
     @property
     def code_us(self) -> float:
-        """Time of the instructions on one thread if they never wait for data, in microseconds."""
+        """Time of the kernel's instructions on one thread if they never wait for data, in microseconds; `ideal_us` if
+        the code was not found."""
         return self.cycles_us(self.cycles.now) if self.cycles is not None else self.ideal_us
 
     @property
@@ -196,7 +205,8 @@ class Evidence:
 
     @property
     def far_steps(self) -> tuple[int, ...]:
-        """Steps of the hottest loop whose cache lines share few sets of the first cache, in bytes."""
+        """Distances in bytes between accesses of successive iterations of the hottest loop whose cache lines share few
+        sets of the first-level cache; empty if the tensors fit into half of this cache."""
         if self.code is None or self.moved_bytes <= self.limits.cache_bytes.get("l1", 0) // 2:
             return ()
         return tuple(step for step in self.code.hottest.far_steps if step % _SET_BYTES == 0)
@@ -209,7 +219,7 @@ class Evidence:
 
 
 def quiet_us(samples: np.ndarray) -> np.ndarray:
-    """Return the 10 % quantile of the times of rounds, which are along the last axis.
+    """Return the 10 % quantile of `samples` along the last axis, which is that of the rounds.
 
     Background load comes and goes, and delays several threads more often than one; quiet rounds are therefore
     comparable between thread counts and cache states.
@@ -218,7 +228,8 @@ def quiet_us(samples: np.ndarray) -> np.ndarray:
 
 
 def counted_cycles(body: tuple[str, ...]) -> float:
-    """Estimate cycles at four instructions per cycle, where llvm-mca is missing; stalls and ports are ignored."""
+    """Estimate the cycles of a loop body at four instructions per cycle, for use if llvm-mca is missing; stalls and
+    ports are ignored."""
     return len(body) / _LIKE_MCA
 
 
@@ -229,6 +240,6 @@ def at_least_zero(interval: Interval, less: float = 0.0) -> Interval:
 
 
 def at_most(interval: Interval, most: float) -> Interval:
-    """Limit each of the three values to `most`."""
+    """Replace each of the three values that exceeds `most` by `most`."""
     middle, low, high = (min(us, most) for us in interval)
     return middle, low, high

@@ -170,7 +170,8 @@ def _attained(hot_us: np.ndarray, operators: Sequence[Operator], built: BuiltMod
 
 
 def in_chain(inputs: Sequence[Sequence[int]], numbers: Sequence[int]) -> bool:
-    """Return whether each of the calls `numbers` waits for or precedes every other call; False if no inputs are known.
+    """Return whether each of the calls `numbers` waits for or precedes every other call of the model; False if `inputs`
+    is empty.
 
     Args:
         inputs: for each call of the model, the numbers of the calls whose outputs it reads.

@@ -83,7 +83,7 @@ class LoopCode(msgspec.Struct, frozen=True, kw_only=True):
         instructions: number of instructions of its body.
         vector_share: share of its arithmetic instructions (of its stores if it computes nothing) that use vectors.
         fma_share: share of its arithmetic instructions that multiply and add.
-        lanes: number of 32-bit values per arithmetic instruction (or store), on average.
+        lanes: mean number of 32-bit values per arithmetic instruction, or per store if it computes nothing.
         lanes_of_target: number of 32-bit values in a vector of the target.
         spills: number of instructions that read from the stack or write to it.
         cycles: cycles of an iteration, by llvm-mca; None without it.
@@ -117,11 +117,12 @@ class OperatorExplanation(msgspec.Struct, frozen=True, kw_only=True):
         cold_us: time with its tensors flushed from the caches; None if it was not measured.
         one_thread_us: time in the model with one thread.
         compute_share: share of the compute peak that it reaches; None for operators without FLOPs.
-        traffic_shares: by cache level and ``memory``: share of the peak bandwidth that the bytes of its tensors reach.
-            Above 1: a nearer cache kept some of the tensors.
+        traffic_shares: by cache level and ``memory``: bytes of its tensors divided by its time, as a share of the peak
+            bandwidth. Above 1, some tensors were in a nearer cache.
         code: its hottest loop; None if the machine code was not found.
         losses: the largest first; losses whose interval spans more than a factor of ten come last.
-        sureness: share of draws from the losses' intervals in which the first loss is the largest; None without losses.
+        sureness: share of random draws from the losses' intervals in which the first loss is the largest; None if there
+            are no losses.
         unexplained_us: part of `time_us` that neither work nor losses explain.
         foreign_load: whether there was background load; None if that is unknown.
         source_lines: lines of the user's torch code that make its calls, such as ``net.py:12``.
@@ -158,7 +159,7 @@ class ModelAdvice(msgspec.Struct, frozen=True, kw_only=True):
     """What to try for several operators at once.
 
     Attributes:
-        action, command, text: as in `Advice`; the text is empty if it differs between the operators.
+        action, command, text: as in `Advice`; `text` is empty if the operators' advice has different texts.
         operators: workload keys of the operators, the largest gain first.
         gain_us, gain_low_us, gain_high_us: predicted saving in microseconds of one run of the model; None if unknown.
     """

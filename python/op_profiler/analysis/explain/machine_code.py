@@ -43,8 +43,8 @@ class MachineLoop:
 
     @property
     def arithmetic(self) -> list[tuple[int, int]]:
-        """For each arithmetic instruction (floating-point, or a product of integers), its number of elements and of
-        operations per element."""
+        """For each arithmetic instruction (floating-point, or a product of integers): the number of elements, and the
+        number of operations per element."""
         found = []
         for line in self.body:
             match = _ARITHMETIC.match(line)
@@ -68,7 +68,7 @@ class MachineLoop:
 
     @property
     def stores(self) -> list[int]:
-        """Bytes of every store to a tensor."""
+        """Number of bytes that each store to a tensor writes."""
         return [_moved_bytes(line) for line in self.body if _is_store(line) and not _STACK.search(line)]
 
     @property
@@ -80,7 +80,7 @@ class MachineLoop:
 
     @property
     def vector_share(self) -> float:
-        """Share of its arithmetic instructions (or stores) that fill more than one lane."""
+        """Share of its arithmetic instructions (of its stores if it computes nothing) that use more than one lane."""
         counts = [lanes for lanes, _ in self.arithmetic] or [max(size // 4, 1) for size in self.stores]
         return sum(1 for lanes in counts if lanes > 1) / len(counts) if counts else 0.0
 

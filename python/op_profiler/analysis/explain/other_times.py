@@ -99,7 +99,7 @@ class KnownSchedules:
         return cls(best, gain)
 
     def of(self, occurrence: Occurrence, host_fingerprint: str, hot_us: float, peak_flops_per_us: float) -> OtherTimes:
-        """Return the times of an operator's anchor under other schedules; no times for an op that is not heavy.
+        """Return the times of an operator's anchor under other schedules; all unknown if the anchor is not a heavy op.
 
         Args:
             occurrence: the operator in its model.

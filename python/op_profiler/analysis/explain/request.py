@@ -71,7 +71,10 @@ class ExplainRequest:
         self.build.check()
 
     def of(self, subject: str) -> ExplainRequest:
-        """Return the request for a model by its name, or for the operator with a key of 16 hex digits in the dataset.
+        """Return a copy of this request for the model or operator `subject`.
+
+        Args:
+            subject: name of a model, or the key (16 hex digits) of an operator in the dataset.
 
         Raises:
             UsageError: no model in the dataset calls the operator, or the model that calls it cannot be explained.

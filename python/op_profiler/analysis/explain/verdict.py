@@ -36,8 +36,8 @@ def verdict_of(advice: Sequence[ModelAdvice], whole_model_us: float) -> str:
     """Return a sentence such as ``tuning 3 operators: 24.2 ms to 14.1 ms (13.0 ms to 16.2 ms); fusing 1 operator: saves
     up to 2.0 ms``.
 
-    For the first advice, the sentence has the remaining time with its interval; for others, the saving. If a saving may
-    be zero, its largest value is given.
+    For the first advice, the sentence gives the remaining time with its interval; for any other advice, the saving. If
+    a saving may be zero, the sentence gives only the upper end of its interval.
     """
     parts: list[str] = []
     for one in advice:

@@ -32,7 +32,8 @@ def with_advice(
     build: BuildRequest,
     announce: Callable[[str], None],
 ) -> tuple[PeerLayer, ...]:
-    """Return all layers; those that lose most get the advice of `explain` for their operators, or a command to run.
+    """Return all layers; those that lose most have advice: that of `explain` for one of their operators, otherwise the
+    command that explains the model.
 
     Args:
         layers: layers, those with the largest loss first; at most the first `_MOST` get advice.

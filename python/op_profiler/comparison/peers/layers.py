@@ -78,9 +78,9 @@ def module_of(node: str) -> str:
 
 
 def by_layer(ours: OurLayers, nodes: Sequence[tuple[str, float]], whole_us: float) -> tuple[dict[str, float], float]:
-    """Return the microseconds of another runtime by layer, and those of its nodes without a layer.
+    """Return the time of each layer in another runtime, and the summed time of its nodes without a layer, microseconds.
 
-    The times of the nodes are scaled so that both parts together are `whole_us`.
+    All times are scaled so that their sum is `whole_us`.
 
     Args:
         nodes: name and microseconds of each node, by the runtime's profiler.

@@ -68,7 +68,7 @@ def _name_of(event: str, op: str, nodes: Mapping[str, Any]) -> str:
 
 
 class OnnxRuntimePeer(Peer):
-    """ONNX Runtime with all threads inside an operator; operators run one after the other, as by default."""
+    """ONNX Runtime, which runs one operator at a time on all threads, as by default."""
 
     packages = ("onnxruntime",)
     forms = ("onnx",)

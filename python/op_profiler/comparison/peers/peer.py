@@ -42,7 +42,8 @@ class Peer(abc.ABC):
     """A runtime that models are compared with. Only `load` imports its package.
 
     Attributes:
-        packages: required packages, by the names that pip and Python use; `extra`: extra of this project with them.
+        packages: required packages, by the names that pip and Python use.
+        extra: extra of this project that installs `packages`.
         forms: file formats that it reads, the best one first.
         has_profiler: whether a session can report times of layers.
     """

@@ -60,7 +60,7 @@ class TorchSession(PeerSession):
 
 
 def outermost(events: Sequence[dict[str, Any]]) -> list[tuple[str, float]]:
-    """Return the operators that the module itself calls, each as its path of modules and operator, and microseconds.
+    """Return the calls of operators by the module itself, each as a path (modules, then operator) and microseconds.
 
     Args:
         events: events of a trace in Chrome's format.

@@ -62,10 +62,13 @@ class Base:
         return cls(roofline, KernelModel.fit(query, latency_us, weight, like))
 
     def columns(self, query: Query, device: int = _OWN) -> np.ndarray:
-        """Return the float32 columns of entries with known loops.
+        """Return the columns of entries that all have known loops, float32, shape (entries, columns).
 
-        These are `plain_columns`, columns of the loops, and the logarithms of the model's two times over the roofline
-        bound.
+        They are those of `plain_columns`, the columns of the loops, and the logarithms of the two times of
+        `KernelModel.times_us` over the roofline bound.
+
+        Args:
+            device: index of the device that the entries ran on.
         """
         assert self.kernels is not None
         bound = self.roofline.bound_us(query.amounts, query.threads)
@@ -74,7 +77,11 @@ class Base:
         return np.concatenate([self.plain_columns(query, device), of_loops, above.astype(np.float32)], axis=1)
 
     def all_columns(self, query: Query) -> np.ndarray:
-        """Return the columns of all entries, float32; zeros for the columns of loops that are unknown."""
+        """Return the columns of all entries of `query`, float32, shape (entries, columns).
+
+        These are the columns of the method `columns`, with zeros for entries whose loops are unknown; without a kernel
+        model, those of `plain_columns`.
+        """
         if self.kernels is None:
             return self.plain_columns(query)
         if query.has_loops.all():
@@ -82,7 +89,7 @@ class Base:
         return np.nan_to_num(self.columns(query))
 
     def plain_columns(self, query: Query, device: int = _OWN) -> np.ndarray:
-        """Return the float32 columns of entries without loops: those of the query, and the number of the device."""
+        """Return the columns that do not depend on loops, float32: those of `Query.columns`, and the index `device`."""
         seen = query.columns if self.vector_ratio == 1.0 else in_other_vectors(query.columns, self.vector_ratio)
         return np.column_stack([seen, np.full(len(query), device, dtype=np.float32)])
 
@@ -91,13 +98,20 @@ class Base:
         return len(method.regressors(0)) * (1 if self.kernels is None else 2)
 
     def plain(self, method: Method, models: Sequence[Fitted]) -> Sequence[Fitted]:
-        """Return the regressions that use no loop columns, of those that `trained` returned."""
+        """Return those of `models`, the result of `trained`, that use no loop columns."""
         return models if self.kernels is None else models[: len(models) - len(method.regressors(0))]
 
     def regressed(self, method: Method, models: Sequence[Fitted], query: Query) -> np.ndarray:
-        """Return log(time over roofline bound) of each entry by the corrected regressions; NaN without regressions.
+        """Return log(time over roofline bound) of each entry, estimated by `models` and then corrected by `correction`
+        if there is one.
 
-        Regressions with loop columns are used for entries whose loops are known.
+        Regressions with loop columns are used for entries whose loops are known, the others for the other entries.
+
+        Args:
+            models: result of `trained`.
+
+        Returns:
+            NaN for entries without a suitable regression.
         """
         if self.correction is None:
             return self._regressed(method, models, query)
@@ -134,7 +148,7 @@ class TrainingSet:
     weight: np.ndarray
 
     def take(self, mask: np.ndarray) -> TrainingSet:
-        """Return the entries that a mask selects."""
+        """Return the training set of the entries that a mask selects."""
         return dataclasses.replace(
             self, query=self.query.take(mask), target=self.target[mask], weight=self.weight[mask]
         )
@@ -149,7 +163,7 @@ def trained(method: Method, seed: int, sets: Sequence[TrainingSet], *, plain: bo
 
     Args:
         sets: first the measurements of the device to predict for, then those of other devices.
-        plain: False: train no regressions without loop columns if there are others.
+        plain: whether to train regressions without loop columns even if regressions with loop columns are trained.
     """
     looped = method.regressors(seed) if sets[_OWN].base.kernels is not None else []
     models = method.regressors(seed) if plain or not looped else []

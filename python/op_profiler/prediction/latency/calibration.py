@@ -50,7 +50,7 @@ FEWEST = 20
 
 
 def note_calibration(target: str, db: str, device: str) -> Path:
-    """Store which device of which dataset predictions for a target on this machine use; return the file.
+    """Store the dataset and the device for predictions for a target on this machine; return the path of the file.
 
     Args:
         db: SQLAlchemy URL; with an absolute path if it is a file.
@@ -73,10 +73,10 @@ def calibrated(
 ) -> OperatorPredictor | None:
     """Return the predictor of this machine, from its measurements and the included data.
 
-    On a processor without included data, if the loops of enough measurements are known, a predictor is fitted to these
-    and to the included data of other processors (`others` of `op_profiler.prediction.latency.fit.fit`). Otherwise
-    `source` is adapted to the measurements. If `source` is of the same processor, operators that it looks up are still
-    looked up, unless they were measured on this machine too.
+    On a processor without included data, if the loops of enough measurements are known, a predictor is fitted to the
+    measurements and to the included data of other processors (`others` of `op_profiler.prediction.latency.fit.fit`).
+    Otherwise the predictor that `source` returns is adapted to the measurements. If that predictor is for the same
+    processor, its look-up table is still used for operators that were not measured on this machine.
 
     Args:
         source: returns the predictor that is used without a calibration.
@@ -145,13 +145,13 @@ def operators_in(examples: Examples) -> int:
 
 
 def of_this_machine(device: DeviceName) -> bool:
-    """Return whether a device is this machine's processor, or its GPU, by its name."""
+    """Return whether a device is this machine's processor or GPU, judged by the name of the device."""
     kind = kind_of(device.target)
     return slug(kind.processor_name()) == slug(device.processor) if kind.on_gpu else is_here(device)
 
 
 def is_of_other_device(device: DeviceName, user_source: str | None, target: str | None = None) -> bool:
-    """Return whether the predicted times are of another device than the user wants; see `device_sentence`."""
+    """Return whether `device` is another device than the one whose times the user wants; see `device_sentence`."""
     if user_source is not None:
         return False
     wanted = kind_of(target or _PROCESSOR)

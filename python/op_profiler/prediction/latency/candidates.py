@@ -33,7 +33,7 @@ class PredictedModel:
         total_us, low_us, high_us: latency with its 90 % interval. If an operator has no estimate, `total_us` and
             `high_us` are None, and `low_us` is the least time of the model.
         sources: share of the time by source of the estimate (`TIERS`).
-        error: why there is no prediction; None if there is one.
+        error: reason why the model has no prediction; None if it has one.
     """
 
     model: str

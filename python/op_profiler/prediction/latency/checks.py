@@ -114,7 +114,8 @@ def stored(machine: str) -> list[Check]:
 
 
 def coverage(checks: Sequence[Check]) -> list[HeldChecks]:
-    """Return the numbers of checks and of intervals that held, by processor, thread count, predictor and kind."""
+    """Count the checks, and those whose measured time was in the interval, by processor, thread count, predictor and
+    kind."""
     groups: dict[tuple[str, int, str, str], list[Verdict]] = {}
     for one in checks:
         groups.setdefault((one.processor, one.threads, one.predictor, one.kind), []).append(one.verdict)

@@ -100,7 +100,8 @@ class Correction:
             rest: logarithm of measured over predicted time while each measurement was held out.
 
         Returns:
-            The correction, and the error that remains when all measurements of an operator are left out.
+            The correction, and the error of each measurement that remains when all measurements of its operator are
+            left out of the fit.
         """
         spreads = spreads_of(query.loops)
         process = GaussianProcess.fit(looped_places(query, kernels, spreads), rest, weight)
@@ -109,18 +110,23 @@ class Correction:
         return cls(1.0, part, None, spreads), left
 
     def seen(self, query: Query) -> Query:
-        """Return the operators with vectors of the other device, as its predictor needs them."""
+        """Return the operators described with the vector length of the other device, as its predictor expects them."""
         return self.seen_in(self.ratio, query)
 
     @staticmethod
     def seen_in(ratio: float, query: Query) -> Query:
-        """Return the operators with vectors `ratio` times as long."""
+        """Return the operators described with vectors `ratio` times as long."""
         if ratio == 1.0:
             return query
         return dataclasses.replace(query, features=in_other_vectors(query.columns, ratio)[:, : len(NAMES)])
 
     def off_if_left_out(self, query: Query, group: np.ndarray) -> np.ndarray:
-        """Return the error for each measurement when its whole group is left out of the fit."""
+        """Return the error of each measurement, on a logarithmic scale, if its whole group is left out of the fit.
+
+        Args:
+            query: the measurements that the correction was fitted to.
+            group: number of the group of each measurement.
+        """
         assert self.plain is not None, "of `fit`"
         found = self.plain.off_if_left_out(group)
         if self.looped is not None:
@@ -128,7 +134,7 @@ class Correction:
         return found
 
     def predict(self, query: Query, roofline: Roofline, kernels: KernelModel | LaunchModel | None) -> np.ndarray:
-        """Return the correction to the logarithm of the time, shape (entries,)."""
+        """Return the correction to add to the logarithm of each entry's predicted time, shape (entries,)."""
         found = np.zeros(len(query))
         known = query.has_loops if self.looped is not None else np.zeros(len(query), dtype=bool)
         if self.looped is not None and kernels is not None and known.any():
@@ -139,15 +145,20 @@ class Correction:
 
 
 def spreads_of(loops: np.ndarray) -> np.ndarray:
-    """Return the standard deviation of each column; inf for constant columns, which then have no weight."""
+    """Return the standard deviation of each column of `loops`; inf for a constant column, which then has no weight."""
     found = loops.std(axis=0, dtype=np.float64)
     return np.where(found > 0, found, np.inf)
 
 
 def looped_places(query: Query, kernels: KernelModel | LaunchModel, spreads: np.ndarray) -> list[np.ndarray]:
-    """Return coordinates of operators by shares of the modelled time, and by loops.
+    """Return the coordinates of operators for each kernel of the Gaussian process: shares of the modelled time, and
+    loops.
 
-    Two operators are near if their columns differ by one standard deviation in the root mean square.
+    In the coordinates by loops, two operators have the distance 1 if their loop columns differ by one standard
+    deviation in the root mean square.
+
+    Args:
+        spreads: result of `spreads_of`.
     """
     done = query.loops / (spreads * np.sqrt(len(spreads)))
     odd = _odd_lanes(query) if isinstance(kernels, KernelModel) else np.zeros((len(query), 1))

@@ -31,7 +31,7 @@ class Coverage:
         taught: number of distinct operators that regressions were trained on, of this device and of others, by word.
         sizes: least and largest logarithm of FLOPs and of bytes of inputs, weights and outputs, shape (2, 4), by
             anchor.
-        least: a word with fewer own operators is rare.
+        least: a word is rare if `own` has a smaller number for it.
         mainly: number of distinct own operators by the cost that takes half of their time (`KernelModel.main_costs`);
             empty on GPUs, and if too few loops are known.
         networks: number of distinct own operators of networks, by word; empty if no network was measured.
@@ -120,7 +120,7 @@ class Coverage:
 
 
 def operators_with(query: Query) -> Counter[str]:
-    """Count the distinct operators with each word."""
+    """Count the distinct operators of a query with each word, see `Coverage`."""
     _, first = np.unique(query.keys, return_index=True)
     found: Counter[str] = Counter()
     attributes = [words for _, *words in query.forms]

@@ -64,7 +64,7 @@ def most_informative(
 
 
 def of_networks(processors: Iterable[Examples]) -> tuple[Query, np.ndarray]:
-    """Return the distinct operators of each processor's networks with known loops, at one thread, and their weights.
+    """Return the distinct operators with known loops of each processor's networks, at one thread, and their weights.
 
     The weight of an operator is the square root of its share of its network's time, so that operators with small shares
     are not ignored.

@@ -48,7 +48,7 @@ def named_family(name: str) -> str:
     """Return the family of a network by its name: without the sizes at the end of the name, but with its version.
 
     ``vit_b_16`` and ``vit_l_16`` are vit; ``mobilenet_v3_small`` and ``_large`` are mobilenet_v3. A batch of operators
-    that were sampled from a network belongs to its family; every other batch is a family.
+    that were sampled from a network belongs to the family of the network; every other batch is a separate family.
     """
     drawn = _OF_MODEL.fullmatch(name)
     parts = re.split(r"[-_.]", (drawn[1] if drawn else name).rsplit("/", 1)[-1].lower())

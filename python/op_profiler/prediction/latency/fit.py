@@ -70,10 +70,10 @@ def fit(
     Args:
         choice: one of `PREDICTORS`.
         folds: number of groups into which the models are divided to compute held-out errors.
-        others: measurements of other devices, one device each, under targets that all have the same vector length. Only
-            the regressions are also trained on them, see `_training_sets`: they are neither looked up nor interpolated,
-            and the analytic models are not fitted to them. If there are at most `MOST_LEARNED` own measurements, the
-            regressions are corrected by their errors on own measurements that were held out.
+        others: measurements of other devices, one device each, under targets that all have the same vector length. They
+            are used only to train the regressions (`_training_sets`), not for look-ups, interpolation or the analytic
+            models. If `examples` has at most `MOST_LEARNED` measurements, the regressions are corrected by their errors
+            on held-out measurements of `examples`.
 
     Raises:
         DatasetError: there are no or too few measurements, or several devices.
@@ -160,7 +160,7 @@ def _only_device(examples: Examples) -> DeviceName:
 
 
 def examples_of_other_processors(examples: Examples, ships: Sequence[Examples]) -> list[Examples]:
-    """Return the included measurements of all other processors, to which the predictor of `examples` is fitted too.
+    """Return those of `ships` that are of another processor than `examples`; they are suitable as `others` of `fit`.
 
     Args:
         ships: included measurements, of one processor each.
@@ -230,10 +230,10 @@ def _training_set(
 def weights_of(examples: Examples) -> np.ndarray:
     """Return the weight of each measurement in a fit, shape (entries,).
 
-    In a batch of sampled operators, the weight is 0.3 to 1, and less for short operators, whose time is mostly call
-    overhead. In a network, it is three times the square root of the operator's share of the network's time over the
-    mean share. Operators that take most of the time must be predicted most accurately; in a network of microseconds,
-    these are short operators.
+    In a batch of sampled operators, the weight is between 0.3 and 1 and increases with the time, because the time of a
+    short operator is mostly call overhead. In a network, the weight is three times the square root of a ratio: the
+    operator's share of the network's time over the mean share. Operators that take most of the time must be predicted
+    most accurately; in a network of microseconds, these are short operators.
     """
     short = np.clip(examples.latency_us / _LIGHT_US, _LEAST_WEIGHT, 1.0)
     _, run = np.unique(np.stack([examples.model, examples.threads]), axis=1, return_inverse=True)
@@ -289,10 +289,13 @@ def _better_interpolated(families: np.ndarray, errors: Mapping[str, np.ndarray],
 
 
 def measured_of(examples: Examples, query: Query) -> MeasuredTimes:
-    """Return the time of each operator for look-ups, and the spread between measurements of the same operator.
+    """Return the look-up table of operator times, with the spread between measurements of the same operator.
 
-    The time is the median over the networks. For a sampled operator, it is that of the batch with the median time.
-    Networks and batches of sampled operators are separate.
+    An operator has one entry for networks, with the median time over the networks, and one entry for batches of sampled
+    operators, with the time in the batch that has the median time.
+
+    Args:
+        query: result of `query_of` for `examples`.
     """
     keys = MeasuredTimes.mixed(query)
     order = np.lexsort((examples.latency_us, keys))

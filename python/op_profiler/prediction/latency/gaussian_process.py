@@ -100,8 +100,8 @@ class GaussianProcess:
 
 
 def alike(here: np.ndarray, there: np.ndarray) -> np.ndarray:
-    """Return the similarity of rows, shape (rows here, rows there): 1 at the same coordinates, less with the
-    distance."""
+    """Return the similarity of each row of `here` to each row of `there`, shape (rows here, rows there): 1 at the same
+    coordinates, decreasing with the distance."""
     squares = (here**2).sum(axis=1)[:, None] - 2 * here @ there.T + (there**2).sum(axis=1)
     found: np.ndarray = np.exp(-0.5 * np.maximum(squares, 0.0))
     return found

@@ -28,7 +28,7 @@ class Generation:
     Attributes:
         name: name of the model.
         sequences: number of sequences that are generated at once, each from its own prompt.
-        prefill, decode: number of tokens of each prompt, and of the answer after it.
+        prefill, decode: number of tokens of each prompt, and number of tokens that are generated after it.
         prompt: the step that processes the prompts; its output is the first token.
         steps: steps of one token, by the number of tokens before it; empty without `decode`.
     """
@@ -86,7 +86,8 @@ class GenerationPrediction(TotalTime):
 
     @property
     def tokens_per_second(self) -> tuple[float, float, float] | None:
-        """Rate of all sequences after the first token: estimate, lower and upper end; None without `decoding`."""
+        """Tokens per second of all sequences together, after the first token: estimate, lower and upper end; None
+        without `decoding`."""
         if self.decoding is None:
             return None
         tokens = self.generation.sequences * self.generation.decode
@@ -159,7 +160,12 @@ class GenerationPrediction(TotalTime):
 
 
 def weights_of(pasts: Sequence[int], prefill: int, decode: int) -> list[float]:
-    """Return the weight of each predicted step in the sum over all steps; the other steps are interpolated linearly."""
+    """Return the weight of each predicted step in the sum over all steps; the other steps are interpolated linearly.
+
+    Args:
+        pasts: number of tokens before each predicted step, increasing.
+        prefill, decode: as in `Generation`.
+    """
     behind = np.arange(prefill, prefill + decode)
     return [float(np.interp(behind, pasts, unit).sum()) for unit in np.eye(len(pasts))]
 

@@ -69,7 +69,7 @@ def _silent(text: str) -> None:
 
 
 def fits_of(examples: Examples, split: str, seed: int = 0) -> int:
-    """Return how often `evaluate` fits a predictor; raises the errors of `evaluate` for an invalid split."""
+    """Return the number of fits in one call of `evaluate`; raises the errors of `evaluate` for an invalid split."""
     if split == "model":
         return len(family_groups(at_reference_state(examples)))
     held_out(examples, split, seed)
@@ -130,10 +130,10 @@ def held_out(examples: Examples, split: str, seed: int = 0) -> np.ndarray:
 def held_out_networks(
     examples: Examples, predictor: str, seed: int = 0, announce: Callable[[str], None] = _silent
 ) -> Iterator[HeldOutNetwork]:
-    """Yield every network at every thread count, predicted by a predictor that was fitted without its family.
+    """Yield every network at every thread count, predicted by a predictor that was fitted without the network's family.
 
-    See `families_in` for families. Operators that were also measured in other families are looked up, as for a user,
-    but nothing is fitted to them.
+    See `families_in` for families. Operators of the network that were also measured in other families are looked up, as
+    for a user, but no model is fitted to them.
 
     Raises:
         DatasetError: there are fewer than two families.
@@ -152,7 +152,7 @@ def family_groups(examples: Examples, others: Sequence[Examples] = ()) -> list[n
     Every family with a network is in one of the masks.
 
     Args:
-        others: measurements of other devices; their networks may join two families.
+        others: measurements of other devices; a network among them may connect two families, which are then one family.
 
     Raises:
         DatasetError: there are fewer than two families.
@@ -192,7 +192,8 @@ def _without(examples: Examples, workloads: Set[str], names: Set[str]) -> Exampl
 
 
 def looking_up(fitted: OperatorPredictor, examples: Examples) -> OperatorPredictor:
-    """Return a copy of the predictor that looks up these measurements in place of those that it was fitted to."""
+    """Return a copy of the predictor `fitted` that looks up the times of `examples` instead of the times it was fitted
+    to."""
     return dataclasses.replace(fitted, measured=measured_of(examples, query_of(examples)))
 
 

@@ -52,14 +52,14 @@ def held_out_errors(
 ) -> HeldOutErrors:
     """Return the errors on held-out models, by source of the estimate and for `WITHOUT_LOOPS`.
 
-    The base models are fitted without the held-out entries, too. Held-out operators are removed from the training data
-    of other devices.
+    The analytic models (`Base`) are fitted without the held-out entries, too. Held-out operators are removed from the
+    training data of other devices.
 
     Args:
         own: training data of all `examples`; `training_set_of` creates the training data of a part of `examples`.
         elsewhere: training data of other devices.
         measured: look-up table of all `examples`.
-        families: family of interpolation of each entry.
+        families: family of each entry for interpolation (`families_of`).
         folds: number of groups of families of models; each group is held out once.
     """
     query, target = own.query, own.target

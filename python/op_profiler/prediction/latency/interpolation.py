@@ -72,9 +72,13 @@ class Interpolation:
         self._made: dict[int, tuple[np.ndarray, Any] | None] = {}
 
     def predict(self, query: Query, families: np.ndarray) -> np.ndarray:
-        """Return interpolated values, shape (entries,).
+        """Return the interpolated value of each entry, shape (entries,).
 
-        The values are NaN outside the hull of a family, and if a family has too few operators.
+        A value is NaN if the entry is outside the convex hull of its family's measured operators, or if there are too
+        few of them.
+
+        Args:
+            families: result of `families_of` for `query`.
         """
         found = np.full(len(query), np.nan)
         points = _axes(query)

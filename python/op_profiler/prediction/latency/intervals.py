@@ -54,8 +54,9 @@ class Spread:
     Attributes:
         scale: predicts the logarithm of the size of an error from `Base.all_columns`; None if too little was held out.
         quantiles: quantile of error over expected error, by source and for `WITHOUT_LOOPS` and `IN_NO_NETWORK`.
-        typical_above_bound: median of log(time over roofline bound); `bound_width`: half width that covers 90 % around
-            it, which is the interval without `scale`.
+        typical_above_bound: median of log(time over roofline bound).
+        bound_width: half-width around `typical_above_bound` that covers 90 % of the measurements; all intervals have
+            this half-width if `scale` is None.
         fastest: lower limit of log(time over `Roofline.least_us`).
     """
 
@@ -66,7 +67,7 @@ class Spread:
     fastest: float
 
     def least_us(self, of_roofline: np.ndarray) -> np.ndarray:
-        """Return the least time of operators on this device, from the least time of its roofline."""
+        """Return the least time of operators on this device, computed from `of_roofline` (`Roofline.least_us`)."""
         return np.asarray(of_roofline * np.exp(self.fastest))
 
     def widened(self, factor: float) -> Spread:
@@ -184,11 +185,8 @@ def sum_half_width(parts: np.ndarray, correlation: float) -> float:
 
 
 def sum_correlation(parts: np.ndarray, error: float) -> float:
-    """Return the `correlation`, at least 0, for which `sum_half_width` equals the error of a sum.
-
-    Returns:
-        NaN for one operator.
-    """
+    """Return the correlation, at least 0, for which `sum_half_width(parts, correlation)` is `error`; NaN for a sum of
+    one operator."""
     together, apart = parts.sum() ** 2, (parts**2).sum()
     return max((error**2 - apart) / (together - apart), 0.0) if len(parts) > 1 else math.nan
 

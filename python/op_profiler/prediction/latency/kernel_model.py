@@ -68,9 +68,9 @@ class KernelModel:
 
     Attributes:
         threads: thread counts, rising.
-        log_costs: logarithms of the costs in microseconds: of one of each of `TERMS`, of a byte of each of `MOVED`, of
-            a call, of the additional time of a call whose code is in no cache, and of a loop that is split over
-            threads; shape (thread counts, len(TERMS) + len(MOVED) + 3).
+        log_costs: logarithms of the costs in microseconds: of one unit of each term in `TERMS`, of a byte of each
+            traffic in `MOVED`, of a call, of the additional time of a call whose code is in no cache, and of a loop
+            that is split over threads; shape (thread counts, len(TERMS) + len(MOVED) + 3).
         log_costs_of_kinds: logarithms of the costs for kernels of each kind; shape (thread counts, len(KINDS), ...).
     """
 
@@ -108,7 +108,7 @@ class KernelModel:
         return cls(counts, np.array(of_all), np.array(of_kinds).reshape(len(counts), len(KINDS), -1))
 
     def times_us(self, query: Query) -> np.ndarray:
-        """Return times in microseconds, by the costs of all kernels and by those of the kernel's kind.
+        """Return two times of each kernel in microseconds: with the costs of all kernels, and with those of its kind.
 
         For a thread count that was not fitted, as when a part of the kernels is held out, the costs of the nearest
         thread count are used.

@@ -83,7 +83,7 @@ class LaunchModel:
         return cls(np.array(multiprocessors), of_all, np.array(of_kinds))
 
     def times_us(self, query: Query) -> np.ndarray:
-        """Return times in microseconds, by the costs of all kernels and by those of the kernel's kind.
+        """Return two times of each kernel in microseconds: with the costs of all kernels, and with those of its kind.
 
         Returns:
             Shape (kernels, 2); NaN if the loops are unknown.

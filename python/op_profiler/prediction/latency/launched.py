@@ -35,7 +35,11 @@ def launch_features(kernel: Kernel) -> np.ndarray:
 
 
 def amounts_of(loops: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the amounts by name, for kernels whose rows are those of `launch_features`."""
+    """Return an array for each of `NAMES`, with the amount of each kernel instead of its logarithm.
+
+    Args:
+        loops: a row of `launch_features` for each kernel.
+    """
     return dict(zip(NAMES, (np.exp2(loops, dtype=np.float64) - 1.0).T))
 
 

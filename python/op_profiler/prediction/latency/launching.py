@@ -79,7 +79,7 @@ class Launching:
         """Return the time of a network.
 
         Args:
-            kernels_us: time of all calls together.
+            kernels_us: time of the kernels of all calls together.
             operators, calls: operators of the network, and number of calls of each.
         """
         counts = [self.several.get(o.key) or self.usual.get(o.anchor, 1.0) for o in operators]

@@ -42,7 +42,7 @@ _NOTED_FROM, _NOTED_EACH = 40, 200
 
 
 def loops_of(operators: Sequence[Operator], target: str, note: Callable[[str], None] = lambda text: None) -> np.ndarray:
-    """Return properties of the loops of operators on a target, in the columns `columns_of`.
+    """Return properties of the loops of operators on a target, one row per operator, with the columns of `columns_of`.
 
     The loops are those of the rule's schedule for an `OperatorByRule`, and those of the compiler's own schedule for
     other operators.
@@ -149,12 +149,14 @@ def _cached_or_read(operators: Sequence[Operator], target: str, note: Callable[[
 
 
 def keep_loops(occurrences: Sequence[Occurrence], target: str) -> None:
-    """Cache the loops of a lowered model's operators for `loops_of`, if the compiler reads loops only from calls.
+    """Cache the loops of a lowered model's operators for `loops_of`, if the compiler reads loops only from the calls of
+    a model (`Compiler.only_calls_tell_loops`).
 
-    See `Compiler.only_calls_tell_loops`. Kernels of another pipeline are not cached, nor are loops that are already in
-    the cache. If the disk is full, nothing is cached.
+    Kernels of another pipeline than the default one are not cached, nor are loops that are already in the cache. If the
+    disk is full, nothing is cached.
 
     Args:
+        occurrences: calls of the model.
         target: target that `loops_of` will be called with.
     """
     compiler = compiler_in_use()

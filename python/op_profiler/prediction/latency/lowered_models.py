@@ -84,8 +84,8 @@ def lowered_model(
 
     Args:
         note: called with a text before the model is lowered.
-        lower: lowers the model; None for a separate process, so that a crash of the compiler does not end the
-            command.
+        lower: function that lowers the model. None: a separate process lowers it, so that a crash of the compiler does
+            not end the command.
 
     Raises:
         ModelError: the model cannot be lowered, or it has no operators.
@@ -220,7 +220,8 @@ class LoweringPool:
         self._threads.shutdown(cancel_futures=True)
 
     def submit(self, work: Callable[[Lower], _Result]) -> Future[_Result]:
-        """Call `work` in a thread when a process is free, with a function that lowers a model in that process."""
+        """Call `work` in a thread, with a function that lowers a model in one of the processes; return the future of
+        the result of `work`."""
         return self._threads.submit(work, self._lower)
 
     def _lower(self, request: BuildRequest) -> LoweredModel:

@@ -20,12 +20,12 @@ class Method:
     Attributes:
         looks_up: whether to return the time of an operator that was measured in a network.
         corrects_samples: whether to return the time of an operator that was measured in a batch of sampled operators,
-            with the difference that the regressions estimate for a network.
+            changed by the difference between network and batch that the regressions estimate.
         interpolates: where to interpolate between operators of one family: nowhere, in families in which this was more
             accurate than regression on held-out operators, or wherever there are neighbours.
         regressors: creates the regressions from a seed, not trained yet. If there are several, their estimates are
             averaged.
-        regressor_types: classes of the regressions, which read them from files; empty without regression.
+        regressor_types: classes of the regressions, to read regressions from files; empty without regression.
         averages_latencies: whether to average the latencies of several regressions, not their logarithms.
         bounds: whether to return the least time of the roofline for operators unlike all measured operators; otherwise
             such operators are unsupported.
@@ -41,7 +41,7 @@ class Method:
 
     @property
     def learns(self) -> bool:
-        """Whether more than a look-up table is fitted to the measurements."""
+        """Whether regressions or interpolation are fitted to the measurements."""
         return bool(self.regressor_types) or self.interpolates != "nowhere"
 
     @property

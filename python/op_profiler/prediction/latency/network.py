@@ -33,7 +33,8 @@ class Network:
     """A lowered model for predictions.
 
     Attributes:
-        operators: distinct operators in the order of their first call; `calls`: number of calls of each.
+        operators: distinct operators in the order of their first call.
+        calls: number of calls of each operator.
         query: the operators at one thread, with the bytes that one run of the model reads and writes.
         layers: layers of the user's model in each call, by workload key, where known.
     """
@@ -46,7 +47,12 @@ class Network:
 
     @classmethod
     def of(cls, name: str, operators: Sequence[Operator], layers: Sequence[Sequence[str]] | None = None) -> Network:
-        """Return the network with these operators, one per call, in order; with the layers of each call if known."""
+        """Return the network of a model's calls.
+
+        Args:
+            operators: operator of each call, in order.
+            layers: layers of the user's model in each call; None if unknown.
+        """
         counts: dict[str, int] = {}
         first: dict[str, Operator] = {}
         for operator in operators:
@@ -61,7 +67,11 @@ class Network:
     def of_calls(
         cls, name: str, operators: Sequence[Operator], calls: Sequence[int], loops: np.ndarray | None = None
     ) -> Network:
-        """Return the network of distinct operators, with the number of calls of each, and loops if known."""
+        """Return the network of distinct operators, each with its number of calls.
+
+        Args:
+            loops: result of `op_profiler.prediction.latency.loops.loops_of`; None if unknown.
+        """
         moved = sum((o.bytes_read + o.bytes_written) * count for o, count in zip(operators, calls))
         once = sum(o.bytes_read + o.bytes_written for o in operators)
         counts = np.asarray(calls, dtype=np.int64)

@@ -91,13 +91,13 @@ class MeasuredTimes:
 
     @staticmethod
     def mixed(query: Query) -> np.ndarray:
-        """Return workload key, thread count and context as one number (Knuth's multiplicative hash)."""
+        """Return for each entry one number of workload key, thread count and context (Knuth's multiplicative hash)."""
         counts = (2 * query.threads.astype(np.uint64) + query.network) * np.uint64(0x9E3779B97F4A7C15)
         mixed: np.ndarray = query.keys ^ counts
         return mixed
 
     def find(self, query: Query) -> tuple[np.ndarray, np.ndarray]:
-        """Return whether each entry was measured, and its index in this table, which has no meaning if it was not."""
+        """Return a mask of the entries that are in this table, and the index of each in it (meaningless for others)."""
         wanted = self.mixed(query)
         at = np.minimum(np.searchsorted(self.keys, wanted), max(len(self.keys) - 1, 0))
         return (self.keys[at] == wanted) if len(self.keys) else np.zeros(len(query), dtype=bool), at
@@ -174,11 +174,11 @@ class OperatorPredictor:
         """Predict operators inside a network, in their order.
 
         Args:
-            operators: operators, or a `Query`, which can be created once and used often; the settings of a `Query` are
-                used as they are.
+            operators: operators, or a `Query`, which can be created once and used often. A `Query` contains its
+                settings, so the other arguments have no effect on it.
             threads: one of `thread_counts`.
-            traffic_bytes: bytes that all calls of the network read and write, which determine how cold the caches are;
-                None for `median_traffic_bytes`.
+            traffic_bytes: number of bytes that all calls of the network read and write, which determines how cold the
+                caches are; None for `median_traffic_bytes`.
 
         Raises:
             UsageError: the thread count was never measured; the message lists those that were.

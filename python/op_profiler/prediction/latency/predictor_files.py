@@ -53,7 +53,7 @@ _LARGEST_BYTES = 1 << 30
 
 
 def save(predictor: OperatorPredictor, path: Path) -> None:
-    """Write a predictor to a file; raises the errors of `whole_file`."""
+    """Write a predictor to a file. Raises the errors of `whole_file` if the file cannot be written."""
     contents, members, arrays = _parts(predictor)
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]  # the stubs type every keyword as allow_pickle
@@ -160,7 +160,7 @@ def kept(name: str, make: Callable[[], OperatorPredictor], note: Callable[[str],
     """Return the predictor with this name from the cache folder; if it is missing or unreadable, create and store it.
 
     Args:
-        name: name that differs for each result of `make`.
+        name: name of the file; predictors that differ must have different names.
         note: called with the reason if the predictor cannot be stored.
     """
     path = cache_folder() / "predictors" / f"{name}.zip"

@@ -144,7 +144,7 @@ class Query:
         return dataclasses.replace(self, loops=np.full_like(self.loops, np.nan))
 
     def sampled(self) -> Query:
-        """Return the same operators in batches of sampled operators, each called once."""
+        """Return the same operators with the settings of a batch of sampled operators, in which each is called once."""
         return dataclasses.replace(
             self,
             working_set_bytes=self.traffic_bytes,

@@ -53,7 +53,8 @@ class Regressor(Fitted, Protocol):
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Regressor:
-        """Return the regression that `to_bytes` wrote; raises an error for other content. No pickle is read."""
+        """Return the regression whose `to_bytes` returned `content`; raises an error for other content, such as a
+        pickle."""
 
     def fit(self, columns: np.ndarray, target: np.ndarray, weight: np.ndarray) -> None:
         """Fit to `target` (shape (rows,)) from `columns` (shape (rows, columns))."""
@@ -62,7 +63,8 @@ class Regressor(Fitted, Protocol):
 def fit_all(
     models: Sequence[Regressor], columns: np.ndarray, targets: Sequence[np.ndarray], weight: np.ndarray
 ) -> None:
-    """Fit each model to its target (shape (rows,)); as many fits run in parallel as there are cores."""
+    """Fit each model to its target (shape (rows,)), all with the same `columns` and `weight`; as many fits run in
+    parallel as there are cores."""
     with ThreadPoolExecutor(usable_cores()) as pool:
         for done in [pool.submit(model.fit, columns, target, weight) for model, target in zip(models, targets)]:
             done.result()

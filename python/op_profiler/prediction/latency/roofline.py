@@ -104,12 +104,13 @@ class Roofline:
     def least_us(self, work: Work, threads: np.ndarray, cache_bytes: int | None) -> np.ndarray:
         """Return the least time of each operator in microseconds, one entry per operator.
 
-        This is the time for its arithmetic, or for moving each tensor once at the highest rate of any operator, or at
-        the rate of the memory if the tensors exceed the caches. Functions are not counted, because some powers are
-        computed as products. The call overhead is not counted, because it may be lower than usual.
+        This is the longer of two times: of its arithmetic, and of moving each tensor once. The tensors move at the rate
+        of the memory if they exceed the caches, otherwise at the highest rate of any operator. Functions are not
+        counted, because some powers are computed as products. The call overhead is not counted, because it may be lower
+        than usual.
 
         Args:
-            cache_bytes: size of the last-level cache; None if unknown, and then the memory is not counted.
+            cache_bytes: size of the last-level cache. None: unknown, and the rate of the memory is never used.
         """
         at = np.searchsorted(self.threads, threads)
         beyond = work.moved >= (np.inf if cache_bytes is None else _BEYOND_CACHES * cache_bytes)

@@ -18,7 +18,7 @@ from op_profiler.targets.target import resolve_target
 
 
 def in_other_vectors(columns: np.ndarray, ratio: float) -> np.ndarray:
-    """Return descriptions (shape (entries, `NAMES` and settings)) with every vector `ratio` times as long.
+    """Return descriptions of operators (`Query.columns`) with every vector `ratio` times as long.
 
     Blocks of whole vectors remain blocks of whole vectors.
     """

@@ -47,9 +47,9 @@ class VendorPredictor:
         device: the GPU.
         predictors: predictor of each group of operators, by the name of the group.
         sheets: data sheets of the GPU, by data type.
-        least_bytes: bytes that the smallest measured kernel of a group moves; smaller ones have no estimate, except for
-            copies and element-wise operators, whose time is then that of starting a kernel.
-        correlation: 1: no network was used in the fit, so errors of operators are not expected to cancel.
+        least_bytes: by the name of a group, bytes that its smallest measured kernel moves. Smaller kernels have no
+            estimate, except for copies and element-wise operators, whose time is then that of starting a kernel.
+        correlation: always 1: no network was used in the fit, so errors of operators are not expected to cancel.
     """
 
     device: DeviceName
@@ -121,7 +121,7 @@ def open_vendor(device: str | None) -> VendorPredictor:
 
 
 def vendor_devices() -> list[DeviceName]:
-    """Return the GPUs that `open_vendor` has; raises the same errors."""
+    """Return the GPUs that `open_vendor` accepts. Raises DatasetError as `open_vendor` does."""
     return [_device(name) for name in load(shipped_vendor_kernels())[0]["gpus"]]
 
 
@@ -135,7 +135,12 @@ def save(
     predictors: Mapping[str, KernelPredictor],
     least_bytes: Mapping[str, float],
 ) -> None:
-    """Write a file that `load` reads: a zip archive of a table of contents and arrays, without a pickle."""
+    """Write a file that `load` reads: a zip archive of a table of contents and arrays, without a pickle.
+
+    Args:
+        gpus: data sheets by name of the GPU and data type.
+        predictors, least_bytes: see `VendorPredictor`.
+    """
     groups: dict[str, Any] = {}
     members: dict[str, bytes] = {}
     for name, one in predictors.items():

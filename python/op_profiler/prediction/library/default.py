@@ -79,7 +79,7 @@ class DefaultPredictor:
         self._estimators: _Estimators | None = None
 
     def fit(self, table: Convolutions) -> None:
-        """Fit the estimate from shapes; each kind of gap is calibrated at its first use."""
+        """Fit the estimate *shape*; weights and errors for a gap are computed when `predict` first needs them."""
         self._estimators = _Estimators(table, self._seed, parallel_units(table, TableRoofline.of(table)))
         self._calibrations = {}
 
@@ -114,7 +114,8 @@ class DefaultPredictor:
         """Estimate each entry with the weights of its kind of gap.
 
         Returns:
-            Microseconds with 90 % intervals; the limits are NaN if the table is too small to calibrate that gap.
+            Microseconds with 90 % intervals; the ends of an interval are NaN if the fitted table is too small to
+            calibrate the gap of the entry.
 
         Raises:
             RuntimeError: the predictor is not fitted.

@@ -46,7 +46,8 @@ class TableRoofline:
         )
 
     def bounds_us(self, table: Convolutions) -> tuple[np.ndarray, np.ndarray]:
-        """Return the microseconds of computation and of memory traffic, shape (entries,) each."""
+        """Return the computation time and the memory traffic time of each entry, microseconds, shape (entries,) each.
+        """
         flops, moved = work_of(table)
         return flops / self.flops_per_us, moved / self.bytes_per_us
 
@@ -83,12 +84,13 @@ def shape_features(table: Convolutions, roofline: TableRoofline, units: int) -> 
 
 
 def blocked_us(table: Convolutions, roofline: TableRoofline, units: int) -> np.ndarray:
-    """Return the microseconds of kernels that compute whole blocks, `units` blocks at once.
+    """Return the estimated times of each convolution by kernels that compute whole blocks, `units` blocks at once.
 
     This is wave quantisation (NVIDIA, Matrix Multiplication Background, 2023).
 
     Returns:
-        shape (kernels, entries): first matrix products by the sizes of their blocks, then Winograd's kernels.
+        Microseconds, shape (kernels, entries): first matrix products by the sizes of their blocks, then Winograd's
+        kernels.
     """
     _, batch, inputs, size, outputs, _, stride, _ = table.matrix.astype(np.float64).T
     side = np.ceil(size / stride)
@@ -112,7 +114,7 @@ def blocked_us(table: Convolutions, roofline: TableRoofline, units: int) -> np.n
 
 
 def bases_us(table: Convolutions, roofline: TableRoofline, units: int) -> np.ndarray:
-    """Return the microseconds by four simple models of the device.
+    """Return the estimates of four simple models of the device for each convolution, in microseconds.
 
     The errors of the models differ, so the regressions that correct them differ too.
 
@@ -128,12 +130,13 @@ def bases_us(table: Convolutions, roofline: TableRoofline, units: int) -> np.nda
 
 @dataclasses.dataclass(frozen=True)
 class Surroundings:
-    """Values that are known at the neighbours of some entries.
+    """Features and an estimate of each entry, from the known values at its neighbours.
 
     Attributes:
-        features: shape (entries, 9 for each axis): result of `_along`, NaN if there is no neighbour.
-        estimate: shape (entries,): interpolated between neighbours on both sides; otherwise the mean of the nearest
-            neighbours; 0 if there is no neighbour.
+        features: shape (entries, 9 for each axis): values at the neighbours on an axis and distances to them
+            (`_along`), NaN if there is no neighbour.
+        estimate: estimated value, shape (entries,): interpolated between neighbours on both sides; otherwise the mean
+            of the nearest neighbours; 0 if there is no neighbour.
     """
 
     features: np.ndarray
@@ -141,7 +144,8 @@ class Surroundings:
 
 
 def surroundings(known: Convolutions, values: np.ndarray, wanted: Convolutions) -> Surroundings:
-    """Return the neighbours of each entry of `wanted` among those of `known`; an entry is never its own neighbour.
+    """Return the values at the neighbours that each entry of `wanted` has in `known`; an entry is never its own
+    neighbour.
 
     Args:
         values: value of each entry of `known`.
@@ -240,7 +244,7 @@ def _depth(table: Convolutions) -> np.ndarray:
 
 
 def work_of(table: Convolutions) -> tuple[np.ndarray, np.ndarray]:
-    """Return FLOPs, and bytes if each tensor is moved once as FP32."""
+    """Return the FLOPs of each convolution, and the bytes that it moves if each tensor is moved once as FP32."""
     plain = table.matrix.astype(np.float64)
     _, batch, inputs, size, outputs, _, stride, fused = plain.T
     written = batch * outputs * np.ceil(size / stride) ** 2

@@ -106,7 +106,7 @@ class ScheduleQuery:
 
     @property
     def processors(self) -> list[str]:
-        """Return the processors whose trials the ranking is fitted to."""
+        """Names of the processors whose trials the ranking is fitted to."""
         return sorted({str(row["processor"]) for row in self._rows})
 
     @property
@@ -127,14 +127,14 @@ class ScheduleQuery:
         return self._model
 
     def answer(self, anchor: Operator, count: int, runner: Runner | None = None, verify: int = 0) -> Answer:
-        """Return the best known schedule of an anchor, otherwise the `count` schedules that are predicted to be best.
+        """Return the best known schedule of an anchor if nothing is to be verified, otherwise predicted schedules.
 
         Args:
             anchor: the operator.
             count: number of predicted schedules.
-            runner: measures the first `verify` predicted schedules, in turn with the best known schedule; None: nothing
-                is measured.
-            verify: number of predicted schedules to measure; if it is 0 and a schedule is known, nothing is predicted.
+            runner: measures the first `verify` predicted schedules, alternately with the best known schedule. The
+                measured schedules come first in the answer, the fastest first. None: nothing is measured.
+            verify: number of predicted schedules to measure; if it is 0, a known schedule is the whole answer.
         """
         tasks = [compiler_in_use().task(spec, self._target) for spec in compiler_in_use().own_tasks(anchor)]
         if not tasks:
@@ -257,7 +257,7 @@ def _trials(db: str | None, shipped: Path | None) -> Iterator[dict[str, Any]]:
 
 
 def anchor_of_key(dataset: Dataset, key: str) -> Operator | None:
-    """Return the anchor with a key, or that of the operator with the key; None if the dataset has no such key.
+    """Return the anchor with a key, or the anchor of the operator with this key; None if the dataset has no such key.
 
     A dataset contains only the anchors of searches; other anchors are derived from the operators that contain them.
 

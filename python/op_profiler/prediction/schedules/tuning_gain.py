@@ -103,13 +103,14 @@ class TuningGain:
         return float((weights * self._gains[nearest]).sum() / weights.sum())
 
     def held_out(self) -> np.ndarray:
-        """Return, for each known search, its speed-up predicted from the other searches over its measured speed-up."""
+        """Return for each known search its speed-up as predicted from the other searches, divided by its measured
+        speed-up."""
         predicted = [max(self._gain(f, leave_out=i), 0.0) for i, f in enumerate(self._features)]
         return np.exp(np.array(predicted) - self._gains)
 
 
 def searches(rows: Iterable[Mapping[str, Any]]) -> list[SearchedAnchor]:
-    """Return the searches among rows of the flat table in which the default schedule was timed too."""
+    """Return the searches in rows of the flat table, except searches in which the default schedule was not timed."""
     groups: dict[str, tuple[Mapping[str, Any], _Least, _Least]] = {}
     for row in rows:
         if row["median_us"] is not None and not math.isnan(row["median_us"]) and row["flops"]:

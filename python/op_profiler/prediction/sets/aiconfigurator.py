@@ -85,7 +85,7 @@ def read_processors(folder: Path, system: str) -> list[Processor]:
 
 
 def read_table(folder: Path, system: str, reading: Reading) -> Kernels:
-    """Return the matrix products of a system; add the number of rows that are not used to `reading`."""
+    """Return the matrix products of a system; count the unused rows of its table in `reading`."""
     columns = read_columns(folder, system, "gemm/gemm", ("gemm_dtype", "m", "n", "k", "latency"))
     known = np.isin(columns["gemm_dtype"].astype(str), list(_BYTES)) & (columns["latency"] > 0)
     reading.skipped["no time, or another data type"] += int((~known).sum())
@@ -115,7 +115,8 @@ def batched(sizes: np.ndarray, processor: Processor, time_us: np.ndarray) -> Ker
 
 
 def read_batched_products(folder: Path, system: str) -> Kernels:
-    """Return the batched products of latent attention in bfloat16, of 128 by 512 and 512 by 128 weights a head."""
+    """Return the batched products of latent attention in bfloat16, whose weights per head are 128 by 512 or 512 by 128.
+    """
     names = ("op_name", "bmm_dtype", "num_tokens", "num_heads", "latency")
     columns = read_columns(folder, system, "mla_bmm/mla_bmm", names)
     kept = columns["bmm_dtype"].astype(str) == "bfloat16"

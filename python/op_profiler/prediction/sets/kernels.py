@@ -65,7 +65,7 @@ class Kernels:
         return len(self.time_us)
 
     def where(self, mask: np.ndarray) -> Kernels:
-        """Return the rows of a mask or of indices."""
+        """Return the kernels that a mask or indices select."""
         arrays = ("sizes", "flops", "moved", "kind", "processor", "time_us", "more")
         return dataclasses.replace(self, **{name: getattr(self, name)[mask] for name in arrays})
 
@@ -85,15 +85,15 @@ class Kernels:
 
     @property
     def roofline_us(self) -> np.ndarray:
-        """Microseconds: the longer of arithmetic and transfers, plus the start of a kernel."""
+        """The longer of `compute_us` and `memory_us`, plus the time to start a kernel."""
         return np.asarray(np.maximum(self.compute_us, self.memory_us) + _START_US)
 
 
 def tiled_us(table: Kernels) -> np.ndarray:
-    """Return the microseconds of a kernel whose arithmetic is rounded up to whole tiles on all units.
+    """Return the estimated time of each kernel if its arithmetic is rounded up to whole tiles on all units.
 
     Returns:
-        shape (tilings, rows), one row for each size of `_TILES`.
+        Microseconds, shape (tilings, rows), one row for each size of `_TILES`.
     """
     batch, rows, columns, depth = table.sizes.T
     units, peak = table.peak("units"), table.peak("flops_per_us")

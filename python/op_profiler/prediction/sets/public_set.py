@@ -44,7 +44,7 @@ class Split:
         development: description of the training rows by which weights and intervals were chosen.
         trained: number of training rows.
         truth_us: shape (rows,), microseconds.
-        answer: returns the estimates of one of `METHODS`.
+        answer: function that returns the estimates of a method, given its name in `METHODS`.
         published: published error or rank correlation; None if none was published.
         ranked: shape (rows,): number of the group within which a row is ranked; None: no rank correlation is computed.
     """

@@ -51,9 +51,10 @@ class TransferProblem:
         self._samples, self._items, self._seed = samples, items, seed
 
     def split(self, name: str, times: Sequence[np.ndarray], held_out: str, published: Published | None = None) -> Split:
-        """Return a split that predicts the items of new devices, each from several draws of measured items.
+        """Return a split that predicts the items of new devices, for each device from several random draws of items, of
+        which `samples` are measured.
 
-        Each draw is ranked separately. If a draw contains all items, there is only one.
+        The rank correlation is computed for each draw separately. If all items fit into a draw, there is only one draw.
 
         Args:
             name, held_out, published: see `Split`.

@@ -66,8 +66,8 @@ class VendorGroup:
         return cls(table, np.where(outside, -1, number.ravel()), site_name, by_site)
 
     def parts(self, seed: int) -> list[np.ndarray]:
-        """Return masks of rows to hold out: each site in turn if there are few, otherwise a tenth of the sites at
-        once."""
+        """Return masks of rows to hold out: a mask for each site if there are few sites, otherwise one mask of a random
+        tenth of the sites."""
         sites = np.unique(self.site[self.site >= 0])
         if len(sites) < _FEW_SITES:
             return [self.site == one for one in sites]

@@ -47,7 +47,9 @@ class RunPart(Part):
     """The whole model at one thread count.
 
     Attributes:
+        before_us, after_us: median of the whole model before the first and after the last round.
         sum_us: sum over its operators and their calls; None if an operator has no time.
+        ratio: see `op_profiler.measure.measurement.ModelTiming.ratio`.
         remark: why the whole model and the sum cannot be compared.
         missing: operators that are missing from the sum.
         one_run_us: time of each call in one round, by position; None for calls without a time.

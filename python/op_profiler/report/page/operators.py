@@ -130,7 +130,7 @@ def operator_part(operator: Operator, positions: tuple[int, ...], **known: Any) 
 
 
 def short_name(name: str) -> str:
-    """Return a kernel's name without the common prefix."""
+    """Return a kernel's name without the prefixes ``tvmgen_default_`` and ``fused_``, which TVM adds."""
     return name.removeprefix("tvmgen_default_").removeprefix("fused_")
 
 

@@ -85,7 +85,7 @@ def predictor_sentence(
     """Return a sentence that names the device whose times a predictor learned.
 
     Args:
-        user_source: dataset, device, file or calibration that the user named, whose device is then wanted.
+        user_source: dataset, device, file or calibration that the user named; its device is then what the user wants.
         notes: notes on how the predictor was made.
         target: target of the requested times; None: this processor.
     """

@@ -68,10 +68,10 @@ class Relation(Part):
 
 
 class TurnsPart(Part):
-    """Number of operators of an anchor that have the same turnaround point in a factor, or no turnaround point.
+    """Number of operators of an anchor with the same turnaround point in a factor, or without one for the same reason.
 
     Attributes:
-        operators: number of curves of operators.
+        operators: this number; an operator counts once for each of its curves.
         value, reason: turnaround point, and why there is none, as in `op_profiler.analysis.turnaround.Knee`.
     """
 

@@ -68,10 +68,13 @@ def _holds(operator: Described, anchor: Described) -> bool:
 def tunings_of(
     dataset: Dataset, anchors: Mapping[str, Sequence[str]], device_key: str
 ) -> tuple[list[Tuning], dict[str, list[Alone]]]:
-    """Return the searches by heavy op, and the times of the vendor's kernels by the keys of the operators that contain
-    the op.
+    """Return the searches, one `Tuning` per heavy op, and the times of the vendor's kernels, by the key of the fused
+    operator that contains the heavy op.
 
     A search may have any number of trials; only what a page shows of it is kept in memory.
+
+    Args:
+        anchors: result of `anchors_of`.
     """
     tunings: list[Tuning] = []
     vendor: dict[str, list[Alone]] = {}

@@ -55,7 +55,7 @@ class WorkerProcess:
         theirs.close()
 
     def ask(self, *command: Any) -> None:
-        """Send a command, whose answer `answer` returns.
+        """Send a command to the worker; `answer` then returns the reply.
 
         Args:
             command: name of a method of `Worker`, and its arguments.

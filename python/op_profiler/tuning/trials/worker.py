@@ -119,8 +119,8 @@ class Built:
         return np.asarray(self.arrays[self.output_place].numpy())
 
     def timed(self, device: RuntimeDevice, calls: int, samples: int) -> tuple[float, ...]:
-        """Return samples in microseconds per call, each the mean over `calls` calls, or one call if weights are
-        flushed."""
+        """Return samples in microseconds per call, each the mean over `calls` calls, or a single call if `flush` is not
+        None."""
         if self.flush is not None or calls == 1:
             return tuple(self._timed_once() for _ in range(samples))
         evaluator = self.function.time_evaluator(self.function.entry_name, device, number=calls, repeat=samples)
@@ -202,7 +202,7 @@ class Worker:
         return CoreMeter(self.pool.core_set(self.setup.threads))
 
     def prepare(self, task: TaskSpec) -> TrialResult:
-        """Create a task and its reference for the next builds; return a failure if that is not possible."""
+        """Create a task and its reference for the next builds; return an empty result, or the failure."""
         try:
             self._prepare(task)
         except MemoryError:

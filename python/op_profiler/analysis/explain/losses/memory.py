@@ -23,8 +23,8 @@ def missing_us(evidence: Evidence) -> Interval:
     """Return by how many microseconds the time in the model exceeds the hot time because of distant data, with a 95 %
     interval.
 
-    Several threads share the cache misses of one thread. If the difference is larger with several threads than with one
-    thread, the excess is the time to wake the threads, which is not a loss to memory.
+    Several threads divide the cache misses of one thread among them. If the difference is larger with several threads
+    than with one thread, the excess is the time to wake the threads, which is not a loss to memory.
     """
     found = []
     for n in {1, evidence.threads}:

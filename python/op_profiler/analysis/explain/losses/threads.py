@@ -10,9 +10,10 @@ from op_profiler.analysis.explain.losses.memory import missing_us
 
 
 def losses(evidence: Evidence) -> list[Loss]:
-    """Return the losses of several threads against one thread, computed from hot times.
+    """Return the losses of several threads compared with the time of one thread divided by their number; empty at one
+    thread.
 
-    Hot times are used so that losses to memory are not counted again.
+    The losses are computed from hot times, so that losses to memory are not counted again.
     """
     n = evidence.threads
     if n == 1:
