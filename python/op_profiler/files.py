@@ -18,7 +18,7 @@ def check_writable(files: Mapping[str, Path | None]) -> None:
     """Reject files that cannot be written, before minutes are spent on a measurement. The check leaves nothing behind.
 
     Args:
-        files: files by the option that names each; None and ``-`` are not files.
+        files: path of each file, by the command-line option that gives it; None and ``-`` are skipped.
 
     Raises:
         UsageError: two options name the same file.
@@ -125,7 +125,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def locked(lock: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Hold the exclusive lock of a file inside the block; wait for a process that holds it.
+    """Hold the exclusive lock of a file inside the block; if another process holds the lock, wait for it.
 
     The file and its missing folders are created, and removed at the end. The lock of a killed process is released, and
     the next process reuses its file.

@@ -44,7 +44,7 @@ def load_xgboost() -> ModuleType:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Suppress warnings of tracing and importing, which concern the model's source and not the user."""
+    """Suppress warnings while the block traces or imports a model: they are for authors of models, not for users."""
     previous = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
