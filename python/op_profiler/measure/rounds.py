@@ -80,7 +80,7 @@ class Rounds:
     """Timing of one loaded model in rounds.
 
     Args:
-        groups: index of the operator of each kernel.
+        groups: number of the operator that each kernel computes, shape (kernels,).
         skipped: for each kernel, whether it runs without being timed, because it fails or its time is known.
         coverage: share of the model's time whose operators have to converge.
         meter: reads the background load; None if it cannot be read.
