@@ -162,7 +162,7 @@ def serve(of: type[_Task], work: Callable[[_Task], Mapping[str, object]]) -> int
 
     Args:
         of: type of the tasks.
-        work: called with each task.
+        work: carries out a task, and returns its result.
 
     Returns:
         The exit code.

@@ -30,7 +30,7 @@ class Limits:
         target: largest relative half width (half width of the median's interval, divided by the median) at which a time
             counts as converged.
         minimum_rounds: smallest number of rounds, however narrow the interval.
-        usual_rounds, usual_seconds: if both are reached, rounds end without convergence.
+        usual_rounds, usual_seconds: if both are reached, rounds end even if the times have not converged.
         maximum_rounds: largest number of rounds.
         maximum_seconds: after this time, rounds end if there are at least `minimum_rounds`.
         window_seconds: shortest time over which background load is read.

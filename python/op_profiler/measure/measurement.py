@@ -276,9 +276,9 @@ class ModelTiming:
         whole_model: latency of the whole model, measured in the same rounds as the operators.
         before_us, after_us: median of the whole model before the first and after the last round; None if unknown.
         sum_of_operators_us: median over the rounds of the sum over all calls; if not every round timed every operator,
-            the sum of medians times calls. None if an operator has no time.
+            the sum over operators of median times number of calls. None if an operator has no time.
         unmeasured: workload keys of operators without a time, which are missing from the sum.
-        coverage: share of the model's time whose operators had to converge; None if unknown.
+        coverage: share of the model's time that the operators that had to converge make up; None if unknown.
         details: further JSON-serializable details of the run.
     """
 

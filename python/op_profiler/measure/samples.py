@@ -118,7 +118,7 @@ class Samples:
         return np.asarray(self.kernels_us, dtype=np.float64)
 
     def sums_us(self) -> np.ndarray:
-        """Return the sum of kernel times in each round, shape (rounds,); only kernels that every round timed count."""
+        """Return the sum of kernel times in each round, shape (rounds,), without kernels that a round did not time."""
         if not self.rounds:
             return np.empty(0)
         matrix = self.matrix()

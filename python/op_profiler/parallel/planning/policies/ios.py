@@ -55,7 +55,7 @@ class IosResult:
 
 
 def ios(graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> tuple[Stage, ...]:
-    """Return the best plan of `ios_candidates`; if the policy ``threads`` is as fast, return its stages instead."""
+    """Return the best plan of `ios_candidates`; if the policy ``threads`` is faster, return its stages instead."""
     found = ios_candidates(graph, costs, cores)
     candidates = [*found.candidates, own_threads(graph, costs, cores)]
     return min(candidates, key=lambda stages: simulate(graph, stages, costs).total_us)
