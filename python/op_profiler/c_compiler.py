@@ -16,7 +16,11 @@ _FLAGS = ("-O2", "-shared", "-fPIC", "-pthread")
 def compiler(needed_for: str = "running a plan") -> list[str]:
     """Return the command of a C compiler with its flags for a shared library.
 
-    The command is ``CC``, which may contain arguments (``ccache gcc``), otherwise the first compiler that is installed.
+    The command is the value of ``CC``, which may contain arguments (``ccache gcc``); if ``CC`` is not set, it is the
+    first of cc, gcc and clang that is installed.
+
+    Args:
+        needed_for: what needs the compiler, for the error message.
 
     Raises:
         MeasureError: no C compiler is installed, or ``CC`` is not a command.
@@ -34,7 +38,10 @@ def compiler(needed_for: str = "running a plan") -> list[str]:
 
 
 def check_cpp_compiler(needed_for: str) -> None:
-    """Check that torch finds a C++ compiler: ``CXX``, otherwise g++.
+    """Check that the C++ compiler that torch uses is installed: ``CXX``, or g++ if ``CXX`` is not set.
+
+    Args:
+        needed_for: what needs the compiler, for the error message.
 
     Raises:
         MeasureError: the C++ compiler is not installed.
@@ -48,6 +55,12 @@ def make_library(
     path: str, files: Sequence[str], options: Sequence[str] = (), *, needed_for: str = "running a plan"
 ) -> None:
     """Create a shared library from C sources or object files; TVM calls this function to export kernels.
+
+    Args:
+        path: path of the library.
+        files: sources or object files.
+        options: further options of the compiler.
+        needed_for: what needs the compiler, for the error message.
 
     Raises:
         MeasureError: no C compiler is installed, or it fails.

@@ -106,7 +106,7 @@ class CacheEntry:
     """One entry of the cache folder.
 
     Attributes:
-        title: what the entry is for; the name of its file if it does not contain a title.
+        title: what the entry is for, from the file `ABOUT` of the entry; without a title there, the name of `path`.
         used: UTC time at which the entry was last written or read.
     """
 
@@ -126,7 +126,7 @@ def limit_bytes() -> int:
     """Return the size limit of all entries of the kinds in `LIMITED` together.
 
     Raises:
-        UsageError: the environment variable with the limit is not a number.
+        UsageError: the environment variable ``OP_PROFILER_CACHE_GIB`` is not a valid limit.
     """
     text = os.environ.get(_LIMIT_VARIABLE, "")
     try:
@@ -181,7 +181,11 @@ def _title(about: Path) -> str:
 
 @functools.cache
 def code_digest(*parts: str) -> str:
-    """Return the SHA-256 of the Python files in folders of this package, to detect results of other code."""
+    """Return the SHA-256 of the Python files in these folders of this package; it changes whenever their code changes.
+
+    Args:
+        parts: paths of the folders, relative to the package.
+    """
     digest = hashlib.sha256()
     for path in sorted(path for part in parts for path in (Path(__file__).parent / part).glob("**/*.py")):
         digest.update(path.read_bytes())
@@ -191,8 +195,8 @@ def code_digest(*parts: str) -> str:
 def keep(folder: Path, fill: Callable[[Path], None], *, damaged: bool = False) -> None:
     """Store what `fill` writes as the cache entry `folder`; readers never see an incomplete entry.
 
-    An existing entry is kept, because another process was faster. If the disk is full or the cache cannot be written,
-    nothing is stored.
+    If the entry exists already (another process was faster), it is kept. If the disk is full or the cache cannot be
+    written, nothing is stored.
 
     Args:
         fill: called with the folder to write to.

@@ -35,13 +35,13 @@ def python_path() -> str:
 
 
 def end_with_parent(by: signal.Signals = signal.SIGKILL) -> None:
-    """End this process if its parent is killed. On Linux only.
+    """Let the kernel end this process as soon as its parent ends; does nothing on other systems than Linux.
 
-    If the parent was killed before this call, its pipes are closed, and this process ends at its next access to them.
-    Process 1 is a parent like any other, because a container may run nothing else.
+    If the parent ended before this call, its pipes are closed, and this process ends at its next access to them. A
+    parent with process number 1 does not count as ended: in a container, process 1 may have started this process.
 
     Args:
-        by: signal that this process then receives.
+        by: signal that this process receives when its parent ends.
     """
     if sys.platform == "linux":
         parent = os.getppid()
@@ -51,9 +51,9 @@ def end_with_parent(by: signal.Signals = signal.SIGKILL) -> None:
 
 
 def public_command() -> str:
-    """Return the command that this process works for, without passwords, because every user may read it.
+    """Return the user's command for which this process works, as shown to processes that wait for this process.
 
-    It is shown to processes that wait for this process.
+    Passwords are removed, because every user may read the text.
     """
     words = map(without_password, sys.argv[1:])
     return os.environ.get(_COMMAND) or f"process {os.getpid()} ({shlex.join([Path(sys.argv[0]).name, *words])})"
@@ -110,7 +110,7 @@ class Child:
                 yield json.loads(line)
 
     def end(self) -> str:
-        """Wait for the end of the process; return the signal or the exit code that it ended with."""
+        """Wait for the end of the process; return the name of its signal, such as ``SIGKILL``, or ``exit code N``."""
         code = self.process.wait()
         return signal.Signals(-code).name if code < 0 else f"exit code {code}"
 
@@ -162,7 +162,7 @@ def serve(of: type[_Task], work: Callable[[_Task], Mapping[str, object]]) -> int
 
     Args:
         of: type of the tasks.
-        work: called with each task.
+        work: carries out a task, and returns its result.
 
     Returns:
         The exit code.

@@ -16,7 +16,7 @@ _SYSFS = Path("/sys")
 
 @functools.cache
 def available_cores() -> tuple[int, ...]:
-    """Return the cores that this process may use, as of the first call: thread pools may bind this thread later."""
+    """Return the cores that this process was allowed to use at the first call; later, thread pools may bind threads."""
     if hasattr(os, "sched_getaffinity"):
         return tuple(sorted(os.sched_getaffinity(0)))
     return tuple(range(os.cpu_count() or 1))
@@ -24,7 +24,7 @@ def available_cores() -> tuple[int, ...]:
 
 @functools.cache
 def binding_order(sysfs: Path = _SYSFS) -> tuple[int, ...]:
-    """Return the available cores in the order in which threads are bound to them: n threads run on the first n.
+    """Return the available cores in the order in which threads are bound to them: n threads run on the first n cores.
 
     On a hybrid processor, only cores of the fastest kind are returned. The first hardware threads of all physical cores
     come before the second ones, so that threads share a physical core only if there are more threads than physical

@@ -18,7 +18,7 @@ def check_writable(files: Mapping[str, Path | None]) -> None:
     """Reject files that cannot be written, before minutes are spent on a measurement. The check leaves nothing behind.
 
     Args:
-        files: files by the option that names each; None and ``-`` are not files.
+        files: path of each file, by the command-line option that gives it; None and ``-`` are skipped.
 
     Raises:
         UsageError: two options name the same file.
@@ -55,7 +55,7 @@ def check_folder(option: str, folder: Path) -> None:
 def atomic_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path, which is renamed to `path` at the end of the block and removed after an error.
 
-    An older file is kept until then. If `path` is a link, its target is replaced, not the link. A missing folder is
+    Until then, an existing file is kept. If `path` is a link, its target is replaced, not the link. A missing folder is
     created.
 
     Raises:
@@ -125,10 +125,10 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def locked(lock: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Hold the exclusive lock of a file inside the block; wait for a process that holds it.
+    """Hold the exclusive lock of a file inside the block; if another process holds the lock, wait for it.
 
-    The file and its missing folders are created, and removed at the end. The lock of a killed process is released, and
-    the next process reuses its file.
+    The file and its missing folders are created, and removed at the end. If a process is killed, its lock is released,
+    and the next process reuses the file.
 
     Args:
         waiting: called if another process holds the lock.

@@ -12,13 +12,13 @@ from types import ModuleType
 
 
 def hidden(module: str) -> contextlib.AbstractContextManager[None]:
-    """Make a module look as if it were not installed inside the block, unless it was imported before."""
+    """Let imports of a module fail inside the block, as if it were not installed, unless it was imported before."""
     return standing_in(module, None)  # what Python's import looks for to refuse
 
 
 @contextlib.contextmanager
 def standing_in(module: str, other: ModuleType | None) -> Iterator[None]:
-    """Make imports of `module` return `other` inside the block, unless `module` was imported before."""
+    """Let imports of `module` return `other` (None: fail) inside the block, unless `module` was imported before."""
     if module in sys.modules:
         yield
         return
@@ -44,7 +44,7 @@ def load_xgboost() -> ModuleType:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Suppress warnings of tracing and importing, which concern the model's source and not the user."""
+    """Suppress warnings while the block traces or imports a model: they are for authors of models, not for users."""
     previous = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

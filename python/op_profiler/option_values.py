@@ -31,7 +31,7 @@ def parse_bool(option: str, text: str) -> bool:
 
 
 def parse_counts(option: str, text: str) -> tuple[int, ...]:
-    """Parse positive integers that are separated by commas or blanks; return each once, in rising order.
+    """Parse positive integers that are separated by commas or blanks; return them without repetitions, ascending.
 
     Raises:
         UsageError: the text contains no number, or anything other than positive integers.
@@ -68,7 +68,7 @@ def parse_shapes(option: str, text: str) -> tuple[tuple[int, ...], ...]:
 
 
 def parse_input_shapes(option: str, text: str) -> tuple[tuple[int, ...], ...] | dict[str, tuple[int, ...]]:
-    """Parse shapes of inputs as `parse_shapes` does; return them by name if each begins with a name: ``a:1,64;b:``.
+    """Parse shapes of inputs as `parse_shapes` does; return a dict if each shape has a name: ``a:1,64;b:``.
 
     Raises:
         UsageError: a shape cannot be parsed, or only some shapes have a name.
@@ -165,12 +165,16 @@ def parse_tensors(option: str, text: str) -> tuple[tuple[tuple[int, ...], str], 
 
 
 def parse_trials_from(option: str, text: str) -> bool:
-    """Return whether included trials are used; raises UsageError for any text but ``shipped`` and ``none``."""
+    """Return whether the trials that op_profiler includes are used: True for ``shipped``, False for ``none``.
+
+    Raises:
+        UsageError: the text is anything else.
+    """
     if text not in ("shipped", "none"):
         raise UsageError(f"{option} {text!r}: give shipped or none")
     return text == "shipped"
 
 
 def or_nothing(parse: Callable[[str, str], tuple[T, ...]]) -> Callable[[str, str], tuple[T, ...]]:
-    """Return a parser that accepts an empty text as no values."""
+    """Return a parser that returns an empty tuple for an empty text, and otherwise calls `parse`."""
     return lambda option, text: parse(option, text) if text else ()

@@ -30,9 +30,9 @@ class Option:
         panel: panel of the help in which the option is shown.
         name: keyword argument of functions, if it differs from the name of the field.
         flags: flags on the command line, if they differ from the name with dashes.
-        parse: converts the text after a flag to a value, or raises `UsageError`; None if the type does so.
-        shown: text of the default value, for `parse`; None: the option is omitted, and the request decides.
-        least, most: smallest and largest number.
+        parse: converts the text after a flag to a value, or raises `UsageError`; None: the field's type converts it.
+        shown: for an option with `parse`, the default value as text; None: the request uses the default of its field.
+        least, most: smallest and largest allowed number; None: no limit.
         metavar: placeholder for the value in the help, if it is not the type.
         argument: the option is a positional argument without a flag.
     """
@@ -55,17 +55,17 @@ DbOption = typing.Annotated[str, Option("Dataset: the path of a SQLite file (.db
 
 @dataclasses.dataclass(frozen=True)
 class Within:
-    """Marks a field that may be None as a request whose options also belong to the request that contains it."""
+    """Marks a field of type ``SomeRequest | None``: the options of `request` also belong to the containing request."""
 
     request: type
 
 
 class Only:
-    """Marks a parameter that is a request: only these of its options can be given.
+    """Marks a parameter whose type is a request: of this request's options, only the listed ones can be given.
 
     Args:
-        names: names of the options.
-        defaults: further options, with defaults that differ from those of the request.
+        names: names of the allowed options.
+        defaults: further allowed options, each with a default that replaces that of the request.
     """
 
     def __init__(self, *names: str, **defaults: Any) -> None:
@@ -148,12 +148,12 @@ def made(request: type[T], values: Mapping[str, Any]) -> T:
 def with_options(
     function: Callable[..., T], parameter: Callable[[Field], inspect.Parameter], value: Callable[[Field, Any], Any]
 ) -> Callable[..., T]:
-    """Return a function in which parameters that are requests are replaced by their options.
+    """Return a function that takes the options of requests where `function` takes the requests.
 
     Args:
-        function: if it has a parameter with the name of an option, that parameter replaces the option.
+        function: an option with the name of one of its own parameters is left out.
         parameter: returns the parameter for an option.
-        value: converts a given argument to the value of an option; None omits the option.
+        value: converts a given argument to the value of an option; if it returns None, the request uses its default.
     """
     signature = _signature(function)
     requests: dict[str, tuple[type, dict[str, Field]]] = {}

@@ -106,7 +106,7 @@ class Registry(Generic[T]):
         return self._entries
 
     def help(self, name: str) -> str:
-        """Return the description of an implementation in one line; for another package's, its summary and name.
+        """Return a description of an implementation in one line; for one of another package, that package's summary.
 
         Raises:
             UnknownNameError: there is no implementation with this name.
@@ -157,7 +157,7 @@ class Registry(Generic[T]):
         return implementation
 
     def available(self) -> Iterator[tuple[str, T]]:
-        """Yield name and implementation of all that can be imported; errors of other packages are logged."""
+        """Yield the names and implementations that can be imported; import errors of other packages are logged."""
         for name in self:
             try:
                 yield name, self.get(name)
@@ -184,7 +184,7 @@ class Registry(Generic[T]):
 
 
 def registry_of(kind: str) -> Registry[Any]:
-    """Return the registry of one of `REGISTRIES`."""
+    """Return the registry of a kind, which is one of the keys of `REGISTRIES`."""
     module, attribute = REGISTRIES[kind].split(":")
     found: Registry[Any] = getattr(importlib.import_module(module), attribute)
     return found

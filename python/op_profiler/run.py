@@ -37,8 +37,8 @@ class Run(ModelReport):
     def to_pandas(self) -> pd.DataFrame:
         """Return all measurements of the model in the dataset, including those of earlier runs, as `Dataset.to_pandas`.
 
-        After a search for schedules, these are the measurements of both builds; the column `model_build` distinguishes
-        them.
+        After a search for schedules, the rows are from both builds (default schedules, found schedules); the column
+        `model_build` distinguishes them.
 
         Raises:
             DatasetError: the dataset cannot be read.

@@ -50,7 +50,7 @@ def predict(
         model: as for `collect`; or a list of models, which are predicted in one call, as an architecture search does.
             In a list, a torch module is a pair of the module and its inputs.
         inputs: as for `collect`.
-        threads: thread count to predict for; None for 1, or for a GPU.
+        threads: thread count to predict for; None for 1 thread. Leave it out for a GPU.
 
     Returns:
         Times in microseconds with intervals; for a list, one prediction for each model.

@@ -30,7 +30,7 @@ def compare(*, request: CompareRequest) -> Comparison:
     >>> [(row.name, row.threads) for run, row in found.rows][:1]  # the whole model comes first
     [(None, 1)]
 
-    `before` and `after` may also be the results of `collect`, as here.
+    `before` and `after` may also be results of `collect`, as in the example.
 
     Args:
 

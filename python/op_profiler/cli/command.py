@@ -13,7 +13,7 @@ from op_profiler.options import Field, with_options
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Return a function for typer in which options replace requests."""
+    """Return a function for typer that takes the options of requests where `function` takes the requests."""
     return with_options(function, _parameter, _value)
 
 

@@ -76,7 +76,7 @@ def models_of(names: Sequence[str], model: ModelRequest) -> tuple[ModelRequest, 
 
 
 def list_devices(device: str | None, db: str | None, kernels: str = "tvm") -> bool:
-    """Print the devices that a predictor supports if ``--device`` is 'list'; return whether it is.
+    """If ``--device`` is 'list', print the devices that predictors support and return True; otherwise return False.
 
     Args:
         kernels: ``tvm``, or ``vendor`` for the GPUs of the predictor of NVIDIA's kernels.

@@ -55,9 +55,9 @@ class CheckResult:
 
     @property
     def held(self) -> bool:
-        """Whether the network's interval held; without a result for the network, whether all operators' intervals held.
+        """Whether the predicted interval of the network contains the measured time.
 
-        Disturbed measurements do not count as violations.
+        Without a result for the network, whether this is true for all operators. Disturbed measurements are ignored.
         """
         return all(one.verdict != "did not hold" for one in ([self.network] if self.network else self.operators))
 

@@ -19,9 +19,9 @@ def restored(session: Session, stored: dict[str, Measurement], timing: ModelTimi
 
     If the stored samples do not fit the session, the result has no rounds, and the earlier rounds count as discarded.
     The counts of failed rounds are restored in either case. With hot or cold caches, an operator may have been timed in
-    only some of the rounds (`Rounds._wanted`). The dataset does not store in which, and nothing depends on it, so its
-    samples are restored to the first rounds. The stored samples do not include the call overhead of that run. The
-    present overhead is added, because it will be subtracted from all rounds.
+    only some of the rounds (`Rounds._wanted`). The dataset does not store in which rounds, and nothing depends on it,
+    so the samples of such an operator are restored to the first rounds. Stored samples do not include call overhead;
+    the overhead of this process is added to them, because it will be subtracted from all rounds.
 
     Args:
         stored: measurements by workload key.

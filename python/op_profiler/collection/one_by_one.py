@@ -85,7 +85,7 @@ def refused_threads(machine: Machine, counts: Sequence[int]) -> dict[int, str]:
 
 
 def failed_operator(request: CollectRequest, operator: Operator, reason: str) -> list[OperatorResult]:
-    """Return the failures of an operator without a time, one for each requested thread count."""
+    """Return failures of an operator for the given reason, one for each requested thread count."""
     failed = Measurement(error=reason)
     return [OperatorResult(operator, request.settings(n), failed) for n in request.build.threads]
 

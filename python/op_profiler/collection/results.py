@@ -139,7 +139,7 @@ class Results:
         self._dataset.repeated(store)
 
     def keep(self, results: Sequence[ThreadResult]) -> None:
-        """Store the results so far. Calls during the rounds limit the loss to one or two seconds if a kill occurs."""
+        """Store the results so far; called during the rounds, so that a kill loses only one or two seconds of them."""
 
         def store() -> None:
             for result in results:
@@ -170,8 +170,7 @@ class Results:
 
         Args:
             complete: False for a checkpoint of a measurement that is still running.
-            replace: the operators were measured in the same run as a whole model whose time was stored, so they replace
-                older times.
+            replace: replace older times in any case, because the time of the whole model from this run was stored.
         """
         assert self.device is not None
         rows = [

@@ -112,7 +112,7 @@ class StoredResults:
         return self.run_id is not None and row.run_id != self.run_id
 
     def beside(self, counted: Counted) -> Iterator[tuple[StoredMeasurement | StoredTiming, dict[str, Any]]]:
-        """Yield each stored timing and measurement that was counted, with its counters."""
+        """Yield the stored timings of the model and times of operators that are in `counted`, with their counters."""
         for threads in {n for n, _ in counted}:
             timing = self.timing(threads)
             assert timing is not None
@@ -146,8 +146,8 @@ class StoredResults:
     def samples(self, session: Session) -> dict[int, Samples]:
         """Return the samples, by thread count, that a process of the same request stored before it was killed.
 
-        Each round visits all thread counts, so the samples are used only if all thread counts have the same number of
-        rounds.
+        Each round visits all thread counts, so the stored samples are used only if all thread counts have the same
+        number of rounds; otherwise the samples are empty.
         """
         from op_profiler.collection.checkpoint import restored
         from op_profiler.measure.samples import Samples

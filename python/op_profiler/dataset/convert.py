@@ -27,7 +27,7 @@ _FACTOR = "factor_"  # stands before the names of the factors among the columns 
 
 
 def to_columns(item: Operator | Schedule | Settings | Device) -> Columns:
-    """Return one column per field, and the natural key; each factor of a schedule is a column."""
+    """Return the fields of an item as columns, with its key; each factor of a schedule becomes a separate column."""
     columns = {"key": item.key} | dataclasses.asdict(item)
     for name, value in columns.pop("factors", {}).items():
         columns[_FACTOR + name] = value
@@ -64,7 +64,7 @@ def storable(text: str) -> str:
 
 
 def timing_columns(timing: ModelTiming) -> Columns:
-    """Return the columns of a timing, including those of the whole model."""
+    """Return the columns of a model's timing, including those of `ModelTiming.whole_model`."""
     beside = {name: getattr(timing, name) for name in (*_BESIDE, "unmeasured")}
     return beside | {"details": finite(timing.details)} | measurement_columns(timing.whole_model)
 

@@ -30,7 +30,7 @@ class GroupDraw:
     (5, 95, 1)
 
     Attributes:
-        most: largest number of selected rows; if there are more rows, at most four fifths of it are selected.
+        most: largest number of selected rows; if there are more rows, at most four fifths of `most` are selected.
         left_out: number of rows that are not selected so far.
     """
 

@@ -48,9 +48,10 @@ def utc_now() -> str:
 
 
 def open_engine(text: str, *, create: bool, read_only: bool, was_open: bool = False) -> tuple[Engine, URL]:
-    """Connect to a database, and upgrade its tables to the newest version.
+    """Connect to a database, upgrade its tables to the newest version, and return the engine and the parsed address.
 
     Args:
+        text: address of the database.
         create: create the file, its folder and the tables if they are missing (not with `read_only`).
         read_only: reject every write; a database with tables of an older version is then rejected too.
         was_open: the database was open before, so wait up to `SERVER_SECONDS` for a server that does not answer.

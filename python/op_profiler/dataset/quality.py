@@ -127,7 +127,7 @@ def or_newer(statement: Any, *, newest: bool = False) -> Any:
 
 
 def select_failures(model_key: str | None) -> Select[Any]:
-    """Select the rows for `failure`, the newest first; ``timed_at`` is when the failed item was timed nevertheless.
+    """Select the rows for `failure`, the newest first; see `Failure` for ``timed_at``.
 
     Args:
         model_key: only failures in this model; None: all failures.

@@ -42,7 +42,7 @@ def quarantine(dataset: Dataset, key: str, error: str, settings: Settings, devic
     Args:
         key: `keys.quarantine_key` of the model.
         error: the reason, with the name of the model.
-        settings, device: one of the settings and devices with which the model should have been measured.
+        settings, device: settings and device of one of the measurements that should have been made.
     """
     row = {
         "key": keys.failure_key(key, error),

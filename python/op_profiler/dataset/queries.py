@@ -26,7 +26,7 @@ def operators(model_key: str) -> Select[Any]:
 
 
 def known(model_key: str, column: str) -> Select[Any]:
-    """Select ``operator_key`` and a column of ``model_operators`` for those operators of a model that have a value."""
+    """Select ``operator_key`` and a column of ``model_operators``, for operators of a model with a value in it."""
     link = schema.model_operators
     known = link.c[column].is_not(None)
     return select(link.c.operator_key, link.c[column]).where(link.c.model_key == model_key, known)
@@ -74,7 +74,7 @@ def measurements_of(
 
 
 def trials_of(operator_key: str, template: str, device_key: str, threads: int, cache: Cache) -> Select[Any]:
-    """Select `measurements` of a template's candidates that need no retry: those that the machine did not make fail."""
+    """Select `measurements` of a template's candidates, except failures that the machine caused."""
     table = schema.measurements.c
     return (
         measurements()

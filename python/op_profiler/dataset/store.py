@@ -52,7 +52,7 @@ class Dataset(OpenDatabase):
             url: ``PATH.db``, ``sqlite:///PATH`` or ``postgresql://USER@HOST/NAME``.
             create: create the folder, the file and the tables if they are missing; otherwise they must exist.
             read_only: reject every write, and create nothing.
-            was_open: this process, or the one that started it, had the dataset open before; wait for a server that
+            was_open: whether this process or its parent had the dataset open before; if so, wait for a server that
                 restarts.
 
         Raises:
@@ -283,7 +283,7 @@ class Dataset(OpenDatabase):
     # Reading
 
     def find_model(self, key: str) -> Model | None:
-        """Return a model by its key, or None; all its operators are stored only if it is `extracted`."""
+        """Return a model by its key, or None; until it is `extracted`, some of its operators may be missing."""
         rows = self.rows(select(schema.models).where(schema.models.c.key == key))
         return convert.build(Model, rows[0]) if rows else None
 
@@ -313,7 +313,7 @@ class Dataset(OpenDatabase):
         return {r["operator_key"]: r["launches"] for r in self.rows(queries.known(model_key, "launches"))}
 
     def templates_of(self, model_key: str) -> dict[str, str]:
-        """Return the template of the schedule that a model's build uses, by workload key, for known schedules."""
+        """Return the templates of the known schedules that a model's build uses, by workload key of the operator."""
         return {r["operator_key"]: r["template"] for r in self.rows(queries.templates(model_key))}
 
     def layers_of(self, model_key: str) -> dict[str, CallLayers]:

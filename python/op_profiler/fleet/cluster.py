@@ -36,7 +36,9 @@ _AGAIN_SECONDS = 2.0
 
 
 class Cluster:
-    """A connection to a cluster of machines that measure; a cluster of this command is started and ended with it.
+    """A connection to a cluster of machines that measure, as a context manager.
+
+    For ``local:N``, ``slurm:FILE`` and ``kubernetes:FILE`` it also starts the cluster, and ends it with the connection.
 
     Args:
         name: address ``tcp://HOST:PORT`` or ``tls://HOST:PORT`` of a running scheduler; or ``local:N``, ``slurm:FILE``

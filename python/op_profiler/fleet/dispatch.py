@@ -46,7 +46,7 @@ class Dispatch:
 
     Args:
         progress: displays progress and notes.
-        each: whether every task runs on every distinct device, not on any device of its kind.
+        each: whether every task runs on every distinct device; otherwise it runs on one device of its kind.
         needs: requirements on machines in addition to the kind of target.
         total: number of tasks; None if it is not known in advance.
 

@@ -49,7 +49,7 @@ def reports(
     """Carry out collection requests on free machines of a cluster, by the rules of `Dispatch`.
 
     Args:
-        each: whether every request is carried out on every distinct device, not on any device of its kind.
+        each: whether every request is carried out on every distinct device; otherwise on one device of its kind.
         needs: requirements on machines in addition to the kind of target (`parse_needs`).
 
     Yields:

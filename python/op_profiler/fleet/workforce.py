@@ -198,7 +198,7 @@ class Workforce:
         return marked | job.drifted | job.failed_on
 
     def where_it_is_stored(self, job: Job) -> Needs:
-        """Return the requirement for a machine whose result for a job is stored; empty if none of them is suitable."""
+        """Return needs that only a machine with a stored result for the job meets; empty if none is suitable."""
         if not job.stored:
             return {}
         avoided = self._avoided(job)

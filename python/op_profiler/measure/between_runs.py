@@ -47,7 +47,7 @@ class MachineState:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BetweenRuns:
-    """The fields of `Measurement` about other runs, microseconds; intervals are None if the run has too few windows."""
+    """The fields ``steady_*``, ``again_*`` of `Measurement`, microseconds; too few windows give no intervals (None)."""
 
     steady_us: float
     steady_low_us: float | None = None
@@ -57,12 +57,12 @@ class BetweenRuns:
 
 
 class History:
-    """The states of a machine in earlier runs, stored in the cache folder with one line per run.
+    """The states of a machine in earlier runs, in a file of the cache folder with one line per run.
 
     Args:
         device: the machine.
         threads: thread count of the runs.
-        sizes_bytes: sizes of the data of the reference kernels; runs with other sizes have another file.
+        sizes_bytes: sizes of the data of the reference kernels; each combination of sizes has a separate file.
 
     Attributes:
         path: path of the file.
@@ -88,7 +88,7 @@ class History:
         return MachineState(difference * kept, spread, len(before))
 
     def add(self, probe_us: np.ndarray) -> None:
-        """Store the state of a finished run with the readings `probe_us`; if the file is not writable, do nothing."""
+        """Store the state of a finished run; `probe_us` is as for `state`. If the file is not writable, do nothing."""
         runs = [*self._read(), np.log(np.quantile(probe_us, _QUIET, axis=0)).tolist()][-_RUNS_KEPT:]
         try:
             with atomic_file(self.path) as partial:
@@ -120,8 +120,8 @@ def between_runs(
 
     Args:
         rounds_us: time of each round, microseconds, shape (rounds,).
-        window_rounds: number of rounds of each window, in order. Their sum is at most the number of rounds; rounds
-            before the first window (of an earlier process) count as a window.
+        window_rounds: number of rounds of each window, in order. If their sum is less than the number of rounds, the
+            first rounds are from an earlier process and count as one more window.
         state: state of the machine during the run.
         shares: shares of arithmetic and memory in the operator's time, shape (2,), sum 1.
         median_us: median of the quiet rounds; None: the median of all rounds is used.
@@ -152,6 +152,9 @@ def waits(flops: float, moved_bytes: float, device: Device, threads: int) -> np.
     """Return the shares of arithmetic and memory in an operator's time, shape (2,), sum 1.
 
     They are estimated from the device's peaks at the nearest thread count; both are 0.5 if the peaks are unknown.
+
+    Args:
+        flops, moved_bytes: floating-point operations and memory traffic of one call.
     """
     peaks = device.properties.get("peaks")
     if not peaks or not flops + moved_bytes:

@@ -53,8 +53,8 @@ def time_cache_states(
 
     Args:
         counts: thread counts; cold times are measured at the largest count only.
-        choose: selects the heavy kernels: gets the time of every kernel in the model at the largest thread count,
-            microseconds, and returns the indices of the heavy kernels.
+        choose: called with the time of every kernel in the model at the largest thread count, microseconds; returns the
+            indices of the heavy kernels.
         announce: called with the progress, and with the reason if cold caches cannot be produced.
     """
     most = max(counts)

@@ -42,7 +42,7 @@ class Event:
         name: name of the field of `Measurement` that contains the count.
         kind, config: arguments of ``perf_event_open``; `config` is None if no such event of this processor is known.
         group: name of the group; the events of a group are counted at the same time.
-        of_kernel: whether the event happens in the operating system's kernel, so that the kernel's work is counted too.
+        of_kernel: whether events inside the operating system's kernel count, too, as needed for context switches.
     """
 
     name: str
@@ -209,7 +209,7 @@ def mean_of(counted: Sequence[Counts]) -> Counts:
 
 
 def scaled(count: int, enabled: int, running: int) -> float:
-    """Return a count, extrapolated from the time that its group was running to the time that it was enabled."""
+    """Return a count, extrapolated from the time its group was counted (`running`) to the whole time (`enabled`)."""
     return float(count) * (enabled / running) if 0 < running < enabled else float(count)
 
 

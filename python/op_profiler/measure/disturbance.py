@@ -56,7 +56,7 @@ def disturbed_by(details: Mapping[str, Any], stored: str | None = None, *, unste
 
 
 def spoils(reasons: str | None) -> bool:
-    """Return whether the reasons in `disturbed_by` exclude a time from predictors and comparisons.
+    """Return whether a time with these `disturbed_by` reasons is excluded from predictors and comparisons.
 
     Times on slow cores are not excluded but corrected (`prediction.latency.steady_times`).
     """
@@ -64,7 +64,7 @@ def spoils(reasons: str | None) -> bool:
 
 
 def disturbance_of(foreign_load: bool | None, reasons: str | None) -> str | None:
-    """Return why predictors and comparisons exclude a time, including background load; None if they use the time.
+    """Return why predictors and comparisons exclude a time (background load is a reason too); None if they use it.
 
     Args:
         foreign_load, reasons: `foreign_load` and `disturbed_by` of the `Measurement`.
@@ -89,7 +89,7 @@ def disturbed_text(timings: int, disturbed: Mapping[str, int]) -> str | None:
 
 
 def apart(one_us: float | None, other_us: float | None) -> bool:
-    """Return whether two times of a model differ by more than `COPIES_APART` allows; False if one is missing."""
+    """Return whether the ratio of two times of a model is larger than `COPIES_APART`; False if a time is None."""
     return bool(one_us and other_us and max(one_us, other_us) > COPIES_APART * min(one_us, other_us))
 
 

@@ -39,7 +39,8 @@ class HostState:
     Args:
         probe: the reference kernels.
         device: the machine.
-        threads: thread counts of the run. The exchange between cores is timed at the largest count, unless that is 1.
+        threads: thread counts of the run. The exchange of data between cores is timed at the largest count; if the
+            largest count is 1, it is not timed.
     """
 
     def __init__(self, probe: SteadinessProbe, device: Device, threads: Sequence[int]) -> None:
@@ -50,9 +51,9 @@ class HostState:
         self._exchanging = ReferenceTime(device, self._most, "exchange", probe.exchanged_bytes)
 
     def exchanged_us(self) -> list[float]:
-        """Time the exchange between cores once, and return the time in microseconds as a list with one element.
+        """Time the exchange of data between cores once; return a list with this time in microseconds.
 
-        The largest thread count must be set; if it is 1, the list is empty.
+        Call it while the largest thread count of the run is in effect. If that count is 1, the list is empty.
         """
         if self._most == 1:
             return []
@@ -65,7 +66,7 @@ class HostState:
             self._computing[threads].add(time_us)
 
     def disturbs(self, computed_us: Mapping[int, float], exchanged_us: Sequence[float]) -> bool:
-        """Return whether the exchange or the arithmetic was slower than usual in these readings."""
+        """Return whether these times are longer than usual; the arguments are as for `add` and from `exchanged_us`."""
         apart = any(self._exchanging.exceeded(time_us, APART) for time_us in exchanged_us)
         return apart or any(self._computing[n].exceeded(time_us, SHARED) for n, time_us in computed_us.items())
 
@@ -87,9 +88,9 @@ class HostState:
             usual.keep()
 
     def stored_times(self, threads: int, exchanged_us: Sequence[float]) -> dict[str, Any]:
-        """Return the details of a run at a thread count for the dataset, microseconds.
+        """Return the fields for `ModelTiming.details` of a run at a thread count, microseconds.
 
-        These are the reference times, and the median of the exchange times `exchanged_us`.
+        These are the reference times, and the median of `exchanged_us`.
         """
         reference_us, near_us = self._computing[threads].reference_us, self._exchanging.reference_us
         found = {} if reference_us is None else {"compute_usual_us": round(reference_us, 3)}
@@ -111,7 +112,7 @@ class ReferenceTime:
         device: the machine.
         threads: thread count.
         kernel: name of the kernel.
-        size_bytes: size of the kernel's data; times of other sizes have another file.
+        size_bytes: size of the kernel's data; each size has a separate file.
 
     Attributes:
         times_us: the readings of this run, microseconds.

@@ -44,8 +44,8 @@ class InPlaceKernels(abc.ABC):
     Attributes:
         kernels: kernels in execution order, without kernels that compute nothing (reshapes).
         whole: the call that runs the whole model; on a GPU, launches it.
-        flush: returns the call that flushes the tensors of a kernel from the caches; None if this build of TVM cannot
-            flush caches.
+        flush: function that returns, for a kernel, the call that flushes the kernel's tensors from the caches; None if
+            this build of TVM cannot flush caches.
         stack_turn: number that determines the stack offset of timed calls (`measure/stack.py`).
     """
 
@@ -72,7 +72,7 @@ class InPlaceKernels(abc.ABC):
         self.whole.function()
 
     def run_model(self) -> None:
-        """Run the whole model once with another stack offset."""
+        """Run the whole model once; before that, draw another stack offset for timed calls (`move_stack`)."""
         self.move_stack()
         self.run()
 

@@ -24,7 +24,7 @@ class GraphKernels(InPlaceKernels):
     Attributes (in addition to those of `InPlaceKernels`):
         executor: the graph executor that owns the buffers.
         outputs: arrays that contain the model's outputs.
-        placements: copies of the model that `moved` returns; None if there is only one copy.
+        placements: copies of the model, which `moved` returns one after the other; None if there is only one copy.
     """
 
     executor: GraphExecutor
@@ -37,7 +37,7 @@ class GraphKernels(InPlaceKernels):
             self.executor.set_input(name, value)
 
     def moved(self) -> GraphKernels:
-        """Return the next copy of the model, at other addresses; this object if it is the only copy."""
+        """Return the next copy of the model, with tensors at other addresses; this object if it is the only copy."""
         return self.placements.next() if self.placements is not None else self
 
     def memory_bytes(self) -> int:

@@ -27,9 +27,10 @@ class Limits:
     """Limits that end the rounds.
 
     Attributes:
-        target: a time has converged if the half width of its median's interval, divided by the median, is at most this.
+        target: largest relative half width (half width of the median's interval, divided by the median) at which a time
+            counts as converged.
         minimum_rounds: smallest number of rounds, however narrow the interval.
-        usual_rounds, usual_seconds: if both are reached, rounds end without convergence.
+        usual_rounds, usual_seconds: if both are reached, rounds end even if the times have not converged.
         maximum_rounds: largest number of rounds.
         maximum_seconds: after this time, rounds end if there are at least `minimum_rounds`.
         window_seconds: shortest time over which background load is read.
@@ -56,15 +57,15 @@ class Limits:
         return usual or rounds >= self.maximum_rounds or seconds >= self.maximum_seconds
 
     def progress(self, rounds: int, seconds: float) -> float:
-        """Return the completed share of the rounds that may be needed, 0 to 1."""
+        """Return the progress towards the end of the rounds if nothing converges, 0 to 1."""
         usual = min(rounds / self.usual_rounds, seconds / self.usual_seconds)
         return min(max(usual, rounds / self.maximum_rounds, seconds / self.maximum_seconds), 1.0)
 
     def of_rounds(self, rounds: int | None) -> Limits:
         """Return a copy of the limits with at most this number of rounds; None: return the limits unchanged.
 
-        There are fewer rounds if the times converge after 7 or more rounds, or if the rounds take more than 4 seconds.
-        Repetitions of disturbed rounds are limited to 4 seconds too.
+        Rounds also end when the times have converged (after 7 rounds at the earliest), or after 4 seconds. Disturbed
+        rounds are repeated for at most 4 seconds, too.
         """
         if rounds is None:
             return self

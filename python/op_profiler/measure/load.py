@@ -88,7 +88,7 @@ class CoreMeter:
         return time.monotonic(), _busy_seconds(self._stat.read_text()), sum(one.user + one.system for one in own)
 
     def cores(self) -> CoreLoad | None:
-        """Return the load since the last reading; None if that was less than `MINIMUM_SECONDS` ago.
+        """Return the load since the last reading; None if the last reading was less than `MINIMUM_SECONDS` ago.
 
         Linux counts processor time in ticks of 10 ms, so shorter intervals are too inaccurate.
         """
@@ -106,7 +106,7 @@ class CoreMeter:
         )
 
     def read(self) -> ForeignLoad | None:
-        """Return the background load since the last reading; None if that was less than `MINIMUM_SECONDS` ago."""
+        """Return the background load since the last reading; None if it was less than `MINIMUM_SECONDS` ago."""
         load = self.cores()
         if load is None:
             return None

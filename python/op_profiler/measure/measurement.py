@@ -31,7 +31,7 @@ class Settings:
 
     Attributes:
         threads: requested thread count; 0 lets the runtime decide.
-        threads_effective: value of ``runtime.NumThreads``; None if the target has no threads to read.
+        threads_effective: value of ``runtime.NumThreads``; None if the target does not report threads.
         core_set: requested cores; empty lets the runtime decide.
         core_set_effective: cores that the worker threads may run on, read from the operating system.
         cache: state of the caches before each call. ``model``: as the preceding operators of the model left them;
@@ -118,7 +118,7 @@ class Device:
         processor: name of the processor.
         cores: number of usable cores.
         clock_mhz: clock when the device was last described, MHz.
-        host_fingerprint: 16 hex digits that are equal on machines of one hardware model.
+        host_fingerprint: 16 hex digits, equal on all machines of one hardware model.
         machine_id: distinguishes machines of one hardware model: the UUID of a GPU; for a host or a board, a hash of
             its unique properties. None if unknown (imported measurements).
         compiler: name of the compiler that generated the code.
@@ -276,9 +276,9 @@ class ModelTiming:
         whole_model: latency of the whole model, measured in the same rounds as the operators.
         before_us, after_us: median of the whole model before the first and after the last round; None if unknown.
         sum_of_operators_us: median over the rounds of the sum over all calls; if not every round timed every operator,
-            the sum of medians times calls. None if an operator has no time.
+            the sum over operators of median times number of calls. None if an operator has no time.
         unmeasured: workload keys of operators without a time, which are missing from the sum.
-        coverage: share of the model's time whose operators had to converge; None if unknown.
+        coverage: share of the model's time that the operators that had to converge make up; None if unknown.
         details: further JSON-serializable details of the run.
     """
 
@@ -332,7 +332,7 @@ class ModelTiming:
         return None if found is None else float(found)
 
     def is_short(self, median_us: float | None) -> bool:
-        """Return whether a time is so short that the systematic error of the device is a large part of the time."""
+        """Return whether a time is below `SHORT_KERNEL_US`; False if it is None, or without `kernel_uncertainty_us`."""
         return self.kernel_uncertainty_us is not None and median_us is not None and median_us < SHORT_KERNEL_US
 
     @property
@@ -343,7 +343,7 @@ class ModelTiming:
 
     @property
     def disturbed_by(self) -> str | None:
-        """Return why the run is disturbed, other than background load; None if it is not. ``; `` joins the reasons."""
+        """Return why the run is disturbed, except by background load, joined by ``; ``; None if it is not disturbed."""
         return disturbance.disturbed_by(self.details, self.whole_model.disturbed_by)
 
     @property

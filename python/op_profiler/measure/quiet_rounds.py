@@ -81,8 +81,8 @@ def quiet_means(means_us: np.ndarray, *, target: float) -> QuietRounds:
     """Find the quiet times of a kernel in isolation. If there are few times, all are quiet.
 
     Args:
-        means_us: mean times of calls, microseconds, shape (rounds,); the calls of a round together last as long as a
-            disturbance.
+        means_us: mean time of the calls of each round, microseconds, shape (rounds,); the calls of one round together
+            have to last as long as a disturbance.
         target: as for `quiet_rounds`.
     """
     if len(means_us) < _FEWEST_ROUNDS or not (means_us > 0).all():
@@ -109,7 +109,7 @@ def shares_of_windows(samples: Sequence[Samples], *, noise: float, target: float
 
 
 def as_long_as_disturbed(time_us: float) -> int:
-    """Return how many runs of this duration (microseconds) last as long as a disturbance, 1 to 64; 1 for 0 and NaN."""
+    """Return how many runs of `time_us` microseconds each last as long as one disturbance, 1 to 64; 1 for 0 and NaN."""
     return int(np.clip(_DISTURBED_US / time_us, 1, _MOST_OF_BLOCK)) if time_us > 0 else 1
 
 

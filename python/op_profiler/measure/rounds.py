@@ -80,9 +80,9 @@ class Rounds:
     """Timing of one loaded model in rounds.
 
     Args:
-        groups: index of the operator of each kernel.
+        groups: number of the operator that each kernel computes, shape (kernels,).
         skipped: for each kernel, whether it runs without being timed, because it fails or its time is known.
-        coverage: share of the model's time whose operators have to converge.
+        coverage: the heaviest operators that together make up this share of the model's time have to converge.
         meter: reads the background load; None if it cannot be read.
         probe: reference kernels, timed in each window of about 0.25 s; None if the machine has none.
         host: detects slow cores and cores that share no cache; None for no detection.

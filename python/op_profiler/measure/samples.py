@@ -16,7 +16,7 @@ WHOLE_MODEL = -1
 
 
 def numbers(operators: Sequence[Operator]) -> Iterator[tuple[str, int]]:
-    """Yield pairs of a name in ``failed_rounds`` of `ModelTiming.details` and the matching key in `Samples.failed`.
+    """Yield for each entry of `Samples.failed` its name in ``failed_rounds`` of `ModelTiming.details`, and its key.
 
     Args:
         operators: operators in the order of their numbers.
@@ -70,7 +70,7 @@ class Samples:
         return self.discarded / (self.rounds + self.discarded) if self.rounds + self.discarded else None
 
     def extend(self, new: Samples, foreign: bool) -> None:
-        """Append the rounds of a window; its counts of failed and discarded rounds are not added.
+        """Append the rounds of a window; `failed` and `discarded` of `new` are not added.
 
         Args:
             foreign: whether the rounds were measured under background load.
@@ -92,7 +92,7 @@ class Samples:
                 getattr(self, field.name).clear()
 
     def count_failures(self, new: Samples, groups: np.ndarray, timed: Sequence[bool]) -> None:
-        """Count the failed rounds of a window: those in which the whole model, or a call that had to be timed, failed.
+        """Add to `failed` the rounds of a window in which the whole model, or a kernel that had to be timed, failed.
 
         Args:
             new: samples of the window.
@@ -118,7 +118,7 @@ class Samples:
         return np.asarray(self.kernels_us, dtype=np.float64)
 
     def sums_us(self) -> np.ndarray:
-        """Return the sum of kernel times in each round, shape (rounds,); only kernels that every round timed count."""
+        """Return the sum of kernel times in each round, shape (rounds,), without kernels that a round did not time."""
         if not self.rounds:
             return np.empty(0)
         matrix = self.matrix()

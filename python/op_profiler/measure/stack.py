@@ -46,20 +46,20 @@ class StackProbe:
         self._model = TimedCalls([whole])
 
     def called(self, more: More = ()) -> int:
-        """Return the stack address of a kernel that `TimedCalls` calls with these additional arguments."""
+        """Return the stack address at which a kernel begins if `TimedCalls` passes it these additional arguments."""
         self._kernel.run(more)
         return int(self._array.numpy()[0])
 
     def called_in_model(self, more: More = ()) -> int:
-        """Return the stack address of a kernel inside a whole model, which is run with these additional arguments."""
+        """Return the stack address at which a kernel begins in a run of a model with these additional arguments."""
         self._model.run(more)
         return int(self._in_model.numpy()[0])
 
 
 class StackPlaces:
-    """Additional arguments that give kernels a stack offset, in runs of a model and called one by one.
+    """Additional arguments that shift the stack of kernels, for runs of a whole model and for calls one by one.
 
-    They are determined for the runtime of the compiler in use.
+    The arguments are determined for the runtime of the compiler in use.
     """
 
     def __init__(self) -> None:
@@ -81,15 +81,16 @@ class StackPlaces:
         The stack begins `turn` steps of 16 bytes lower, modulo the 64 bytes of a cache line.
 
         Args:
-            turn: at least 0; its higher part determines in which cache line of a page a kernel's stack begins.
+            turn: number from `drawn_turn`; ``turn % 4`` selects the offset within a cache line, ``turn // 4`` the cache
+            line of the page in which the kernel's stack begins.
         """
         counts = self._counts[turn % _PLACES]
         return _arguments(counts[turn // _PLACES * _STRIDE % len(counts)])
 
     def of_model(self, turn: int) -> More:
-        """Return the additional arguments with which kernels in a run of the whole model have the same stack offset.
+        """Return the additional arguments that give kernels in a run of the model the offset of `of_kernels` (`turn`).
 
-        They differ from those of `of_kernels`, because the executor uses more of the stack.
+        The arguments differ from those of `of_kernels`, because the executor uses more of the stack.
         """
         return self.of_kernels(turn - turn % _PLACES + (turn - self._steps_of_model) % _PLACES)
 
@@ -101,7 +102,7 @@ def stack_places() -> StackPlaces:
 
 
 def drawn_turn() -> int:
-    """Return a random number for the methods of `StackPlaces`.
+    """Return a random `turn` for the methods of `StackPlaces`.
 
     A fixed sequence could coincide with the sequence of thread counts or copies.
     """

@@ -82,7 +82,7 @@ def summarize(rows: np.ndarray, *, quiet: np.ndarray | None = None) -> Measureme
 
 
 def widened(measurement: Measurement, uncertainty_us: float) -> Measurement:
-    """Return a copy of a measurement whose confidence interval is widened at both ends; its lower end is at least 0."""
+    """Return a copy of a measurement with `uncertainty_us` added to `ci_high_us` and subtracted from `ci_low_us`."""
     low_us, high_us = measurement.ci_low_us, measurement.ci_high_us
     return dataclasses.replace(
         measurement,

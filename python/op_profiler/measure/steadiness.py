@@ -34,7 +34,7 @@ class SteadinessProbe(Protocol):
         """Return the median time of a call of each reference kernel in microseconds, at the current thread count."""
 
     def exchanged_us(self) -> float:
-        """Return the median time, in microseconds, in which the threads read data that all of them have just written.
+        """Return the median time that the threads need to read data that all of them have just written, microseconds.
 
         It is measured at the current thread count.
         """

@@ -35,7 +35,7 @@ _held: dict[str, int] = {}  # how many `measuring` blocks this process is in, by
 def measuring(names: Sequence[str], say: Callable[[str], None] | None = None) -> Iterator[None]:
     """Hold these locks exclusively while the block measures; wait for processes that hold them.
 
-    A process may enter this block while it is inside; child processes do not inherit the locks.
+    The block may be nested within one process; child processes do not inherit the locks.
 
     Args:
         names: names of locks, from `locks_of`.

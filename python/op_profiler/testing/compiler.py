@@ -109,7 +109,7 @@ class CompilerSuite:
                 np.testing.assert_array_equal(ours, theirs)
 
     def test_tensors_are_given_or_written_by_one_kernel(self, compiler: Compiler, built: BuiltModel) -> None:
-        """Check that one call writes each computed tensor, and that copied weights have the same names."""
+        """Check that each computed tensor is written by exactly one call, and that copied weights keep their names."""
         compiled = built.compiled
         written = [number for call in compiled.calls for number in call.writes]
         computed = [n for n, tensor in enumerate(compiled.tensors) if not tensor.given and tensor.view_of is None]

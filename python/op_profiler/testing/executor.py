@@ -18,7 +18,7 @@ class ExecutorSuite:
     The outputs must be those of the models, and operators must run in an order that the graph allows.
 
     Fixtures:
-        executor: an `op_profiler.parallel.runtime.executor.Executor`, entered; the fixture exits it.
+        executor: an `op_profiler.parallel.runtime.executor.Executor` whose context the fixture enters and exits.
         plan: the plan that it runs.
         graph: the graph of the plan.
         expected: outputs of the models, model after model.
@@ -26,7 +26,7 @@ class ExecutorSuite:
 
     @pytest.fixture
     def executor(self) -> Executor:
-        """The `Executor` under test, entered."""
+        """The `Executor` under test, whose context was entered."""
         raise NotImplementedError
 
     @pytest.fixture

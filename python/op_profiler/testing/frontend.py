@@ -35,7 +35,8 @@ class FrontendSuite:
     """Tests that a source lists names without heavy imports, rejects impossible requests, and lowers reproducibly.
 
     Fixtures:
-        frontend: an `op_profiler.frontends.frontend.Frontend` that is an attribute of the module of its class.
+        frontend: the `op_profiler.frontends.frontend.Frontend` under test; the module that defines its class must
+            contain it as a module-level variable.
         model: a request for a model of the source, as small as possible.
         unknown: a name that the source rejects.
     """

@@ -17,7 +17,7 @@ def operator(name: str) -> Operator:
 
 
 def graph_of(inputs: Sequence[tuple[int, ...]], models: Sequence[int] | None = None) -> KernelGraph:
-    """Return a graph with one node for each tuple of input nodes; `models` contains the model's number of each node."""
+    """Return a graph with one node for each tuple of input nodes; `models`: number of each node's model (default 0)."""
     models = models or [0] * len(inputs)
     nodes = tuple(
         GraphNode(index, model, f"kernel_{index}", operator(f"kernel_{index}"), sources)
@@ -56,7 +56,7 @@ def inception(modules: int) -> KernelGraph:
 
 
 def layered(nodes: int, seed: int, width: int = 4) -> KernelGraph:
-    """Return random layers of up to `width` operators; each operator reads one to three of the two layers before it."""
+    """Return random layers of up to `width` operators, each of which reads 1 to 3 operators of the last two layers."""
     rng = np.random.default_rng(seed)
     inputs: list[tuple[int, ...]] = []
     layers: list[list[int]] = []

@@ -26,7 +26,7 @@ class TargetKindSuite:
 
     Fixtures:
         kind: a registered `op_profiler.targets.target_kind.TargetKind`.
-        target: a target string of a user that can be resolved here.
+        target: a target string, as users write it, that can be resolved on this machine.
     """
 
     @pytest.fixture
@@ -36,7 +36,7 @@ class TargetKindSuite:
 
     @pytest.fixture
     def target(self, kind: TargetKind) -> str:
-        """A target of the kind that can be resolved here; a GPU needs its architecture."""
+        """A target of the kind that can be resolved on this machine; for a GPU, with its architecture."""
         return f"{kind.name} -arch=sm_90" if kind.on_gpu else kind.name
 
     def test_it_is_found_by_its_name_with_and_without_options(self, kind: TargetKind) -> None:

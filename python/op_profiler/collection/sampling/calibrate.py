@@ -31,7 +31,7 @@ class CalibrationResult:
         device_key: key of the machine's device in the dataset.
         processor, target: processor and target of the device.
         seconds: duration of the calibration.
-        note: path of the file on this machine that tells later commands where the measurements are.
+        note: path of the file on this machine in which later commands find the address of the measurements.
         errors: errors of batches that could not be measured, and of operators that could not be lowered.
         failed: number of measurements that failed.
         timings: number of times, new or reused.

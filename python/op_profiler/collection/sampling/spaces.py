@@ -105,8 +105,8 @@ def draw(rng: random.Random, names: Sequence[str] = ()) -> Iterator[Point]:
     """Yield random points without end; the limits of this module exclude points with too much work or memory.
 
     Args:
-        names: names of `space_names`; empty for the default kinds, which are drawn in the proportions of networks. The
-            draws of a seed never change: new kinds must be named.
+        names: names of `space_names`; empty for the default kinds, which are drawn in the proportions of networks. So
+            that the draws of a seed never change, kinds that were added later are drawn only if they are named.
 
     Raises:
         UnknownNameError: a name is not one of `space_names`.

@@ -31,8 +31,8 @@ def known_schedules(
     """Return a query over the known schedules, and the name of the device that they are from.
 
     Args:
-        device: key of the device whose trials are used, or a part of its processor's name; None for this machine, or
-            for a target that does not run on the host, for the only device with trials.
+        device: key of the device whose trials are used, or a part of its processor's name; None: this machine, or, if
+            the target does not run on the host, the only device with trials.
         db: dataset with trials; None for no dataset.
         trials: file with more trials; None for no file.
         note: called with a message if trials cannot be read.
@@ -97,7 +97,7 @@ def _names(wanted: str, row: dict[str, Any]) -> bool:
 
 
 def anchors_of(request: BuildRequest, db: str) -> list[Operator]:
-    """Return the anchor of the operator whose key is the model's name, or the tunable anchors of the model.
+    """Return the tunable anchors of the model; if its name is the key of an operator, this operator's anchor.
 
     Args:
         db: address of the dataset that contains the operator.

@@ -365,7 +365,8 @@ def tunables_of(
 def winner_of(search: Search, champion: Candidate | None) -> Finalist | None:
     """Return the fastest finalist if it is significantly faster than the champion; otherwise the champion.
 
-    If the champion is None or not a finalist, the default takes its place. The result is None without finalists.
+    If the champion is None or not a finalist, the default schedule takes the place of the champion. If there are no
+    finalists, the result is None.
 
     Args:
         champion: schedule in use so far; None if there is no record.

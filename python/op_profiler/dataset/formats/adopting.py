@@ -28,7 +28,8 @@ class AdoptedFile:
         sha256: hash of the file's content. Its first 16 hex digits become the ``run_id`` of the rows.
         label: ``run_label`` of the rows: the file's name and the first 16 hex digits of `sha256`.
         rows: number of valid rows in the file.
-        repeated: number of these rows that an earlier file contains in equal or better quality and at least as new.
+        repeated: number of these rows that add nothing, because an earlier file contains the same measurement, at least
+            as good and as new.
         suspicious: number of suspicious rows, by the kind of `op_profiler.dataset.checks.Finding`; they are kept.
         examples: descriptions of the first suspicious rows.
     """
@@ -44,7 +45,7 @@ class AdoptedFile:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AdoptedProcessor:
-    """The measurements of one hardware model in all files, each counted once.
+    """Numbers of distinct machines, operators and measurements of one hardware model in all files together.
 
     Attributes:
         host_fingerprint: fingerprint of the hardware model.

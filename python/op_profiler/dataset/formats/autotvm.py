@@ -39,7 +39,7 @@ def import_autotvm(dataset: Dataset, path: Path, *, processor: str | None = None
     failed, the failure is stored next to the time.
 
     Args:
-        processor: name of the device that produced the log, which does not name it; None: a name with the file's name.
+        processor: name of the measured device, which the log does not contain; None: a name made from the file's name.
 
     Raises:
         OpProfilerError: the file cannot be read.

@@ -51,7 +51,7 @@ class TaskArguments:
         lists: lists of integers, such as strides; a single number for all axes is a list with one element.
         layouts: layouts of data and result, if the task names them.
         numbers: single integers after the lists, such as groups.
-        out_dtype: dtype of the result; that of the data if the task names none.
+        out_dtype: dtype of the result; the dtype of the data if the task does not contain it.
     """
 
     tensors: tuple[TensorSpec, ...]
@@ -184,7 +184,8 @@ def convolution(relay: ModuleType, template: TaskReader, task: TaskArguments) ->
 def winograd(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Call:
     """Return the convolution of a Winograd template.
 
-    The template transforms the weight itself, unless a weight with five axes for data with four is already transformed.
+    If the weight has five axes and the data has four, the weight is transformed already; otherwise the template
+    transforms it.
     """
     if len(task.tensors[1].shape) == 5 and len(task.tensors[0].shape) == 4:
         ready = dataclasses.replace(template, call=transformed_winograd, weight=("AAOIo",))
@@ -325,7 +326,7 @@ def dense(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Call:
 
 
 def batch_matmul(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Call:
-    """Return a batched matrix product of two activations; without flags in the task (older logs), b is transposed."""
+    """Return a batched matrix product; if the task has no flags (older logs), the second activation is transposed."""
     if len(task.tensors) != 2 or len(task.numbers) not in (0, 2):
         raise ValueError(_OTHER_VERSION)
     transpose_a, transpose_b = map(bool, task.numbers or (0, 1))

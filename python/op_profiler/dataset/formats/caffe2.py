@@ -57,8 +57,9 @@ def pair(values: Mapping[str, Value], name: str, default: int) -> tuple[int, int
     """Return height and width of a window's kernel, stride or dilation.
 
     Args:
-        values: arguments of the operator, which contain ``kernel``, ``kernel_h`` and ``kernel_w``, or ``kernels``.
+        values: arguments of the operator: for a kernel, ``kernel``, or ``kernel_h`` and ``kernel_w``, or ``kernels``.
         name: ``kernel``, ``stride`` or ``dilation``.
+        default: result for height or width if the operator has no argument for it.
 
     Raises:
         ValueError: the values are not integers, or there are more than two.

@@ -49,7 +49,7 @@ class CombinationResult:
 def combine(
     sources: Sequence[str], into: str, *, partition_by: Sequence[str] = (), announce: Announce = lambda step: None
 ) -> CombinationResult:
-    """`merge` datasets, Parquet files and folders of Parquet files into one destination.
+    """Merge datasets, Parquet files and folders of Parquet files into one destination, by the rules of `merge`.
 
     A Parquet file contains measurements with their models, but not failures next to times, code of kernels and co-runs;
     a Parquet destination loses these. Rows of Parquet files are copied to a temporary dataset on disk, so that memory

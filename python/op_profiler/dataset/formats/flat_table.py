@@ -49,7 +49,7 @@ class FlatFormat(Format):
 
     @abc.abstractmethod
     def read(self, path: Path) -> Iterator[tuple[int, FlatRow | None]]:
-        """Yield the rows of a file with their numbers, from 1; None for a truncated row or wrong types of cells.
+        """Yield the rows of a file with their numbers, from 1; None in place of a truncated or otherwise invalid row.
 
         Raises:
             DatasetError: the file cannot be read, or lacks columns; the message names them.

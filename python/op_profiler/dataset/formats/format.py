@@ -62,7 +62,7 @@ class Convolutions:
     def of(
         cls, rows: Sequence[Sequence[int]] | np.ndarray, latency_us: Sequence[float] | None = None, **counts: int
     ) -> Convolutions:
-        """Create convolutions from rows of `FIELDS`; times are NaN without `latency_us`; `counts` as the attributes."""
+        """Create convolutions from rows of `FIELDS`; times are NaN without `latency_us`; `counts`: `failed` etc."""
         matrix = np.asarray(rows, dtype=np.int64).reshape(-1, len(FIELDS))
         times = np.full(len(matrix), np.nan) if latency_us is None else np.asarray(latency_us, dtype=np.float64)
         return cls(matrix, times, **counts)
@@ -91,7 +91,7 @@ class TableRow:
     def of(
         cls, shape: Shape, latency_us: float | None, *, device: str | None = None, remark: str | None = None
     ) -> TableRow:
-        """Create a row with one time in microseconds; None as the time creates a failure."""
+        """Create a row with one time in microseconds; if the time is None, the row is a failure."""
         if latency_us is None:
             return cls(shape=shape, error="failed when the table was made", device=device, remark=remark)
         return cls(shape=shape, samples_us=(latency_us,), median_us=latency_us, device=device, remark=remark)
@@ -125,7 +125,7 @@ class Imported:
         unknown: number of rows of unsupported kinds of operators, by the name of the kind.
         known: number of rows that the dataset already had in equal, newer or better form; they are unchanged.
         merged: number of rows that became samples of the same measurement as another row of the file.
-        failed_beside: number of failed rows that were not stored, because their measurement has another row.
+        failed_beside: number of failed rows that were left out, because another row is of the same measurement.
         suspicious: number of suspicious rows, by the kind of `checks.Finding`; they are stored.
         examples: descriptions of the first suspicious rows.
         problems: descriptions of the first invalid lines.
@@ -200,7 +200,7 @@ class Format(abc.ABC):
 
         Raises:
             OpProfilerError: the file cannot be read or is of another format.
-            DatasetError: the same for some formats, or the dataset cannot be written.
+            DatasetError: the dataset cannot be written; some formats also raise it for a file that cannot be read.
         """
 
     @abc.abstractmethod

@@ -52,13 +52,13 @@ def import_table(
     Raises:
         UnknownNameError: `format` is not one of `FORMATS`.
         OpProfilerError: the file cannot be read or is of another format.
-        DatasetError: the same for some formats, or the dataset cannot be written.
+        DatasetError: the dataset cannot be written; some formats also raise it for a file that cannot be read.
     """
     return FORMATS.get(format).read_into(dataset, path, device=device, precision=precision, progress=progress)
 
 
 class RowChecks:
-    """Collects work, traffic and time of each row of a file, and finds suspicious rows with `check_rows`."""
+    """Collects FLOPs, moved bytes and time of each row of a file, and finds suspicious rows with `check_rows`."""
 
     def __init__(self) -> None:
         self._lines, self._identities = array("q"), array("q")

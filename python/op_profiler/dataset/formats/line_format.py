@@ -44,7 +44,7 @@ class Line:
             is written.
         text: the complete line.
         median_us: median of a call, microseconds; None for a failure.
-        conditions: values of `_ALIKE`.
+        conditions: values of the columns in `_ALIKE`, which determine the time of an operator (threads, device, ...).
     """
 
     shape: str
@@ -58,8 +58,8 @@ class LineFormat(Format):
 
     Attributes:
         header: lines before the measurements.
-        every_row: whether all measurements of an operator are written. Otherwise only the fastest is written, and the
-            measurements must agree in all columns of `_ALIKE` that a line does not contain.
+        every_row: whether all measurements of an operator are written. Otherwise only the fastest is written, and its
+            measurements must agree in all conditions (`Line.conditions`) that a line does not contain.
         told: columns of the flat table that a line contains in addition to the operator.
     """
 

@@ -120,7 +120,7 @@ def merged_candidates(request: CorunRequest, models: Models, announce: Announce)
 
 
 def best_of(candidates: Sequence[PlanCandidate], announce: Announce) -> tuple[PlanCandidate, Tried]:
-    """Measure the candidates with the best predictions alternately; return the fastest, and all measured candidates.
+    """Time the candidates with the lowest predicted times alternately; return the fastest, and the times of all.
 
     Sequential plans, with operators cut by blocks and by rows, are always measured: they depend least on costs, which
     change from minute to minute on a shared host.
@@ -216,7 +216,7 @@ def _time(candidates: Sequence[PlanCandidate]) -> TimedWays:
 def proposals(
     models: Models, latency_us: np.ndarray, rows: Sequence[Mapping[str, Any]], *, seconds: float
 ) -> dict[str, tuple[Schedule, ...]]:
-    """Return the best few schedules of each operator, by a ranking model that is fitted to trials; and build them.
+    """Choose the best few schedules of each operator by a ranking model fitted to trials; build and return them.
 
     Args:
         latency_us: latency of each node, microseconds, shape (nodes,); operators with the largest total come first.

@@ -57,8 +57,8 @@ class Collaboration:
         jointly: the plan after joint tuning; its stages contain the same operators as those of `alone`, in another
             arrangement or with other schedules. Equal to `alone` if `alone` was not slower.
         predicted_us: predicted time of `alone`, microseconds.
-        alone_us, jointly_us: times of the stages of both plans, measured alternately, microseconds: from the end of all
-            stages before a stage to its own end.
+        alone_us, jointly_us: time of each stage of `alone` and `jointly`, measured alternately, microseconds. The time
+            of a stage begins when all stages before it have ended.
         profile: costs of the models as built, with times in isolation under the other schedules.
         foreign_load: whether rounds of the search were kept in spite of background load.
     """

@@ -144,7 +144,7 @@ class CorunResult:
 def outputs_agree(plan: Plan, equal: bool, largest_difference: float) -> bool:
     """Return whether the outputs of a plan agree with those of sequential execution.
 
-    They agree if they are equal; if the plan's kernels are not those of the build, they may differ by `_TOLERANCE`.
+    If all kernels of the plan are those of the build, outputs must be equal; otherwise they may differ by `_TOLERANCE`.
 
     Args:
         equal: whether the outputs are equal bit for bit.

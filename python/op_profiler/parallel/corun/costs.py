@@ -46,10 +46,10 @@ class Profile:
         bound_to: for every core, the core that its lane was bound to while the copies ran, as the system reports it;
             None if the lane was not bound.
         load: background load during the measurement.
-        split: the faster way to cut operators with several threads. If both ways are nearly as fast: by rows, because
-            times then change less when a host moves its virtual cores.
-        in_order_us: sum of the times of all operators, one after the other on all cores, by the way to cut them.
-        tuned_us: times in isolation under schedules other than those of the build, by step, shape (rounds,).
+        split: the faster way to cut operators with several threads. If both ways are about equally fast, it is by rows,
+            because times then change less when a host moves its virtual cores.
+        in_order_us: for each way to cut operators, the sum of their times one after the other on all cores.
+        tuned_us: times in isolation, shape (rounds,), of each `Step` with a schedule other than that of the build.
     """
 
     costs: Costs
@@ -76,7 +76,7 @@ def measure_costs(models: Models) -> Profile:
 
     The models run sequentially at every thread count and with every way to cut operators, with each operator on another
     core than the one before (for the handover), and as copies on every core (for the slow-down). All runs are
-    interleaved, so that compared costs are from the same minutes. The slow-down is that of the sum over all operators.
+    interleaved, so that compared costs are from the same minutes. All operators together get one slow-down factor.
     """
     cores = models.cores
     counts = models.thread_counts
@@ -181,7 +181,7 @@ def costs_from_predictor(
 
 
 def warm_durations_us(executor: Executor) -> np.ndarray:
-    """Return the time of every operator in one run, microseconds, shape (nodes,); untimed runs warm up before."""
+    """Return the time of every operator in one run after untimed warm-up runs, microseconds, shape (nodes,)."""
     warm_up(executor.run)
     executor.run()
     spans = executor.timeline_us()

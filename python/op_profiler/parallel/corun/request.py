@@ -193,7 +193,7 @@ class CorunRequest:
             raise UsageError(f"--rounds {self.rounds} is out of range; give 1 or more")
 
     def check_plan_options(self, files: Mapping[str, Path | None]) -> None:
-        """Check that no option that applies to plans only is given together with several targets.
+        """Reject options that apply only to plans if the request has several targets, for which no plan is made.
 
         Args:
             files: paths of files about the plan that the caller will write, by option; None for an option not given.

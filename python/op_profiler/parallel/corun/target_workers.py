@@ -134,7 +134,7 @@ class TargetWorker(contextlib.AbstractContextManager["TargetWorker"]):
     Attributes:
         loaded: the models, loaded on the target.
         cores: cores of the kernels' threads.
-        machine: the machine of the target, which sets these threads and meters the background load.
+        machine: the machine of the target, which sets the kernels' threads and meters the background load.
     """
 
     loaded: OnTarget

@@ -45,7 +45,7 @@ class Way:
     """One way to run the models.
 
     Attributes:
-        prepare: called before each time at which the way is run, to set the thread count.
+        prepare: called before each call of `run`, to set the thread count.
         run: runs all models once.
     """
 

@@ -30,8 +30,9 @@ def cut_by_rows(operator: Operator, loops: Sequence[int]) -> tuple[tuple[int, in
             input.
 
     Returns:
-        For each loop, the number of its parts and the number of rows that they form. Empty if blocks are as good: the
-        operator reads more weights than activations, or its loops cannot be cut by rows.
+        For each loop a pair (parts, rows): the loop is cut into `parts` parts, which together make up `rows` rows;
+        (0, 0) for a loop that is cut into blocks. Empty if all loops are cut into blocks, because the operator reads
+        more weights than activations, or because its loops cannot be cut by rows.
     """
     if not operator.inputs or sum(map(size_bytes, operator.params)) > sum(map(size_bytes, operator.inputs)):
         return ()
@@ -41,11 +42,11 @@ def cut_by_rows(operator: Operator, loops: Sequence[int]) -> tuple[tuple[int, in
 
 
 def for_team(cuts: Iterable[tuple[int, int]], threads: int) -> tuple[tuple[int, int], ...]:
-    """Return cuts of loops with as few parts as possible, because each part is a call.
+    """Merge neighbouring rows of cuts, so that `threads` threads share as few parts as possible; each part is a call.
 
     Args:
         cuts: cuts of loops into single rows, from `cut_by_rows`.
-        threads: number of threads; they share the parts, which are whole rows, evenly.
+        threads: number of threads; each thread gets the same number of parts if the number of rows allows it.
     """
     return tuple(_shared(parts, rows, threads) for parts, rows in cuts)
 

@@ -41,8 +41,9 @@ class LaneStep:
         waits: numbers of the signals for which the step waits; each signal has one waiting step.
         posts: numbers of the signals that the step sends after the call.
         mates: numbers of the other lanes that run parts of the kernel; they must be idle during the call.
-        loops: for each parallel loop of the kernel, the number of its parts and the number of rows that they form, so
-            that every lane gets neighbouring rows; (0, 0) or a missing entry means one block per lane.
+        loops: for each parallel loop of the kernel a pair (parts, rows): the loop is cut into `parts` parts, which
+            together make up `rows` rows, and every lane gets neighbouring rows. (0, 0) or a missing entry means that
+            every lane gets one block of the loop.
     """
 
     call: BoundKernel

@@ -56,7 +56,7 @@ class PlanLanes(abc.ABC):
         return
 
     def prepared(self, compiled: Sequence[CompiledModel]) -> tuple[CompiledModel, ...]:
-        """Return the models in the form that `executor` needs; entries that are the same object are prepared once."""
+        """Return the models in the form that `executor` needs; an object that occurs repeatedly is prepared once."""
         return tuple(compiled)
 
     def copy(self, compiled: CompiledModel) -> CompiledModel:

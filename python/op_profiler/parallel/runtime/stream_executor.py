@@ -269,7 +269,7 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
 
 
 def one_of_each_in_turn(plan: Plan) -> Plan:
-    """Return a plan with the same order on each stream that launches one operator of each group of a stage in turn.
+    """Return a plan that launches one operator of each group of a stage in turn; each stream keeps its order.
 
     Otherwise a stream would wait until all operators of another group are launched.
     """

@@ -28,7 +28,7 @@ _WORK = 200_000
 
 
 def greedy(graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> tuple[Stage, ...]:
-    """Return the best list schedule that was found; if it is not faster, the stages of the policy ``threads``."""
+    """Return the best list schedule that was found; if the policy ``threads`` is faster, return its stages instead."""
     listing = _Listing(graph, costs, cores)
     best = _search(listing)
     candidates = [packed(graph, best.placed), own_threads(graph, costs, cores)]

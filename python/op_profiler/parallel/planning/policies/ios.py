@@ -55,7 +55,7 @@ class IosResult:
 
 
 def ios(graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> tuple[Stage, ...]:
-    """Return the best plan of `ios_candidates`; if it is not faster, the stages of the policy ``threads``."""
+    """Return the best plan of `ios_candidates`; if the policy ``threads`` is faster, return its stages instead."""
     found = ios_candidates(graph, costs, cores)
     candidates = [*found.candidates, own_threads(graph, costs, cores)]
     return min(candidates, key=lambda stages: simulate(graph, stages, costs).total_us)
@@ -78,10 +78,10 @@ def ios_candidates(
         operators_per_group: limit r of the paper, with the paper's default.
         groups_per_stage: limit s of the paper, with the paper's default.
         count: largest number of plans to return.
-        transitions: number of evaluated stages above which the space counts as too large and a partial search begins,
-            which evaluates up to about as many again, or 4 * 128 for each operator if that is more.
-        stage_us: returns the time of a stage in microseconds, for example by measuring it; None to use `costs`. It is
-            called for each of the two ways to run every evaluated set of operators.
+        transitions: largest number of stages that a complete search evaluates. If the space has more, a partial search
+            follows; it evaluates about as many stages again, or 4 * 128 for each operator if that is more.
+        stage_us: returns the time of a stage in microseconds, for example by measuring it; None to use `costs`. For
+            each evaluated set of operators it is called twice: side by side, and one after the other.
     """
     stages = StageCosts(graph, costs, cores, stage_us)
     work_us = [

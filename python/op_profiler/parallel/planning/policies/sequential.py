@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def sequential(graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> tuple[Stage, ...]:
-    """Return one stage with all operators in order, each with the largest thread count that has latencies."""
+    """Return one stage with all operators in order, each with the largest thread count that `cores` allow."""
     most = costs.counts(len(cores))[-1]
     return _one_after_the_other([most] * len(graph), cores)
 
