@@ -53,7 +53,7 @@ class InputSpec:
 
 
 class FrameworkReference(abc.ABC):
-    """The same model in its own framework, with which the imported model is compared.
+    """The original of an imported model in its own framework; the imported model's outputs are compared with it.
 
     Attributes:
         framework: name and version, such as ``torch 2.13.0``.
@@ -66,8 +66,8 @@ class FrameworkReference(abc.ABC):
     kinds: frozenset[str] = frozenset()
 
     def names_of(self, inputs: Sequence[InputSpec]) -> dict[str, str]:
-        """Return the name of each input in the framework's model, by its name in the imported model: importers may
-        change the spelling.
+        """Return a dict from the name of each input in the imported model to its name in the framework's model, because
+        importers may change the spelling.
 
         Args:
             inputs: inputs of the imported model.
@@ -168,7 +168,7 @@ class ImportedModel:
         batch_size: the batch size that the shapes of `inputs` were made with.
         notes: notes for the user, e.g. that the weights are random.
         content: fingerprint of the lowered model, see `Frontend.fingerprint`; empty for a model without a source.
-        content_is_source: whether equal `content` means an equal source. It does not for a program of the user's, whose
+        content_is_source: whether equal `content` means an equal source. False for a Python function of the user, whose
             fingerprint is computed from the lowered model only.
         reference: the model in its own framework; None if no framework runs it, or if it comes from the cache.
         agreement: result of the comparison with `reference`, once it was made.

@@ -19,7 +19,7 @@ _FLATTENED = 1
 
 
 def read_kernel(function: Any, target: Any, lanes: int) -> Kernel:
-    """Return loops or launches of the kernel of a fused Relay function, which is built for a processor, and only
+    """Return the loops or launches of a fused Relay function's kernel. The kernel is built for a processor, but only
     lowered for a GPU.
 
     Args:

@@ -21,7 +21,7 @@ class AppliedRecords:
     """Schedule records, applied to one function after the other.
 
     Attributes:
-        asked: computations queried so far, with or without a record.
+        asked: computations whose record was looked up so far, whether or not there is one.
         refused: the computations in `asked` whose record no longer fits.
     """
 
