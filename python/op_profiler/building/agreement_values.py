@@ -128,9 +128,10 @@ def difference(
     digits: str,
     quantized: bool,
 ) -> Difference:
-    """Compare an output.
+    """Compare an output of the built model with that of its framework.
 
     Args:
+        ours: the model's output; `theirs`: the framework's output for the same inputs.
         moved: the framework's output for inputs whose last digit is changed.
         other: the framework's output for other inputs.
         depth: `depth_of` the model.

@@ -125,7 +125,7 @@ class TimedModel(Protocol):
         """
 
     def repeat_kernel(self, index: int, calls: int) -> bool:
-        """Call one kernel this many times in a row in the way of `walk`, and wait for the last call.
+        """Call one kernel `calls` times in a row, in the same way as `walk` calls it, and wait for the last call.
 
         Returns:
             False if the kernel failed or cannot be called in isolation.

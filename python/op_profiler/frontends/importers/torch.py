@@ -96,7 +96,7 @@ def lower(
         model: `torch.nn.Module` or TorchScript module; outputs may be nested in tuples, lists, dicts or data classes.
         examples: one tensor per input.
         highs: for integer inputs, the first value that is out of range (the size of a vocabulary).
-        compare_shapes: reject outputs of another number or shape than torch returned; False while these are determined.
+        compare_shapes: reject outputs whose number or shapes differ from torch's.
         read_again: returns the module of a file; without it, the module stays in memory until outputs are compared.
 
     Raises:

@@ -52,7 +52,7 @@ class Ran:
 
     Attributes:
         framework: name and version of the framework that ran the model.
-        names: names of the outputs.
+        names: names of the model's outputs.
         outputs: outputs for each batch, in the order of `names`.
     """
 

@@ -26,8 +26,8 @@ class Scope:
         relay: ``tvm.relay``, or a replacement that describes the result of its functions (`described.py`).
         inputs: activations; `weights`: constants of a model.
         dtype: dtype of variables and constants by default.
-        out_dtype: dtype of the results of ops that add up, as in converted models; empty if it follows from their
-            inputs.
+        out_dtype: dtype of the results of ops that compute sums, as in converted models; empty if it follows from the
+            dtypes of their inputs.
         lanes: largest number of channels in a block, for kinds with blocked channels.
     """
 

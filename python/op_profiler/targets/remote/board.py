@@ -308,7 +308,8 @@ class BoardKernels:
         return True
 
     def moved(self) -> BoardKernels:
-        """Return this object: the board's runtime places the tensors."""
+        """Return this object itself: the board's runtime places the tensors, so op_profiler cannot place a copy at
+        other addresses."""
         return self
 
     def launch_gap_us(self) -> None:

@@ -32,9 +32,8 @@ _OTHER_PROTOCOL = ("pending_request_bytes_", "protocol version mismatch", "Inval
 
 @contextlib.contextmanager
 def deadline(seconds: float, doing: str) -> Iterator[None]:
-    """Raise BoardLostError during a call into TVM that takes longer; works in the main thread only.
-
-    If a signal interrupts TVM's sockets, they let Python's signal handlers run.
+    """Raise BoardLostError if a call into TVM inside the block takes longer than this time; works in the main thread
+    only. It uses a signal: when a signal interrupts TVM's sockets, they let Python's signal handlers run.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
