@@ -25,7 +25,7 @@ class Occurrence:
         operator: the called operator.
         label: the compiler's name of the function; the fused function and the kernel in the built model have the same
             label.
-        function: the compiler's own form of the function.
+        function: the operator as an object of the compiler, for example a fused Relay function.
         constant: for each parameter of the function, whether the model passes a constant (a weight).
         anchor_signature: the key by which the compiler chooses a schedule.
         locations: texts of the `operators.locations.Location` of the operator's ops, the anchor's first and the others

@@ -78,7 +78,7 @@ class Compiler(RuntimeContract, TuningContract):
 
     A ``target`` is a `tvm.target.Target`.
 
-    Attributes (beside those of its parts):
+    Attributes (beside those of its base classes):
         takes_builds_of_targets: whether each target kind may use a TVM build of its own (`TargetKind.tvm_build`). If
             false, one TVM build compiles for all target kinds.
         pipelines: names of its pipelines from models to kernels. If there are several, a user's pipeline is accepted
@@ -263,7 +263,7 @@ class Compiler(RuntimeContract, TuningContract):
         return str(tvm.ir.structural_hash(module))
 
     def open_control(self, module: IRModule) -> tuple[str, ...]:
-        """Return the control flow that depends on data (``branches``, ``loops``); empty if all calls are known."""
+        """Return the kinds of control flow that depend on data (``branches``, ``loops``); empty if there is none."""
         return ()
 
     def convert(

@@ -50,7 +50,7 @@ class Language:
 
 
 class Statement:
-    """One store while it is being read; its indices are still expressions."""
+    """One store that a `Reader` has not yet converted to a `LoopNest`; its indices are still expressions."""
 
     def __init__(self, loops: Sequence[tuple[int, int, str]] = (), guards: Sequence[frozenset[int]] = ()) -> None:
         self.loops = list(loops)

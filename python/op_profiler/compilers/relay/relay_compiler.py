@@ -188,7 +188,7 @@ class RelayCompiler(Compiler):
     def load_dynamic(
         self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray]
     ) -> tuple[TimedModel, list[Operator]]:
-        """Load the model in Relay's virtual machine, and profile one run for the shapes."""
+        """Load the model in Relay's virtual machine, and profile one run to determine the shapes."""
         loaded = VmKernels(compiled, device, list(inputs.values()))
         return loaded, operators_at_run_time(compiled, loaded)
 

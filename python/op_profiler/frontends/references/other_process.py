@@ -90,7 +90,7 @@ def run(what: ReferenceRun, batches: Sequence[Mapping[str, np.ndarray]]) -> Ran:
 
 
 def main() -> int:
-    """Run the task that the parent process sent."""
+    """Run the task that the parent process sent; return the exit code."""
     signal.alarm(_SECONDS)
     return carry_out(tuple[str, ReferenceRun], _run)
 

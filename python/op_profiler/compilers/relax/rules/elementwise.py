@@ -28,7 +28,7 @@ PARTS = 64
 
 
 def elementwise(schedule: Any, vectors: Vectors) -> Factors:
-    """Schedule each block separately, except those that can be inlined."""
+    """Schedule each block separately, except those that can be inlined; return the schedule factors."""
     blocks = blocks_of(schedule)
     inline(schedule, [b for b in blocks[:-1] if not reduces(schedule, b)])
     lanes = schedule_blocks(schedule, vectors, blocks_of(schedule))
@@ -36,7 +36,7 @@ def elementwise(schedule: Any, vectors: Vectors) -> Factors:
 
 
 def schedule_blocks(schedule: Any, vectors: Vectors, blocks: Sequence[Any]) -> int | None:
-    """Schedule these blocks separately; return the lanes of the last one's vectors."""
+    """Schedule these blocks separately; return the lanes of the last block's vectors, None without vectors."""
     lanes = None
     for block in blocks:
         lanes = _schedule(schedule, block, vectors)
