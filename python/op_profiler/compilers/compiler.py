@@ -121,7 +121,7 @@ class Compiler(RuntimeContract, TuningContract):
         return UsageError(f"{option} is not there for --compiler {self.name}; {hint}")
 
     def check(self, request: BuildOptions) -> None:
-        """Reject requests that it does not support, without importing TVM.
+        """Reject requests that this compiler does not support, without importing TVM.
 
         Args:
             request: a request that another compiler may support.
@@ -157,12 +157,12 @@ class Compiler(RuntimeContract, TuningContract):
         file_of(name)
 
     def check_search(self, build: BuildOptions, *, tuned: bool, vendor: bool) -> None:
-        """Reject searches for schedules that it does not support, without importing TVM. By default, all searches are
-        rejected except those for this machine's processor.
+        """Reject searches for schedules that this compiler does not support, without importing TVM. By default, all
+        searches are rejected except those for this machine's processor.
 
         Args:
-            tuned: a search is requested.
-            vendor: a comparison with the kernels of a vendor's library is requested.
+            tuned: whether a search is requested.
+            vendor: whether a comparison with the kernels of a vendor's library is requested.
 
         Raises:
             UsageError: the message names the option and the compilers that support it.
@@ -194,8 +194,8 @@ class Compiler(RuntimeContract, TuningContract):
         return None
 
     def activate_tvm(self) -> None:
-        """Put its TVM first on the module path of this process and of its child processes, before the first import. Not
-        called if ``TVM_HOME`` or a kind of target provides a TVM.
+        """Put the compiler's TVM first on the module path of this process and of its child processes. Called before TVM
+        is imported; not called if ``TVM_HOME`` or a kind of target provides a TVM.
 
         Raises:
             OpProfilerError: a package or a library is missing; the message names it.
@@ -366,8 +366,8 @@ class Compiler(RuntimeContract, TuningContract):
         """
 
     def read_kernel(self, operator: Operator, target: Target, *, by_rule: bool = False) -> Kernel:
-        """Return the loops of an operator's kernel under the schedule that a build would use. It takes some hundredths
-        of a second; nothing is run.
+        """Return the loops of an operator's kernel under the schedule that a build would use. This takes hundredths of
+        a second, because nothing is run.
 
         Args:
             by_rule: whether the build is one with ``--schedules rule``.

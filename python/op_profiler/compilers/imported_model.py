@@ -108,7 +108,8 @@ class FrameworkReference(abc.ABC):
         raise NoReference(f"there is no {form} form of a model of {self.framework.partition(' ')[0]}")
 
     def opened(self, batches: Sequence[Mapping[str, np.ndarray]]) -> Opened | None:
-        """Return the model with the values of its nodes as outputs; None if its form does not allow it.
+        """Return the model with the values of its nodes as outputs; None if the form of the framework's model does not
+        allow this.
 
         Raises:
             OpProfilerError: the model with these outputs cannot be imported.
@@ -137,10 +138,10 @@ class Opened:
 
 @dataclasses.dataclass(frozen=True)
 class Agreement:
-    """Whether an imported model computes what its own framework computes.
+    """Result of comparing an imported model's outputs with those of its own framework.
 
     Attributes:
-        outputs_agree: None if they were not compared.
+        outputs_agree: whether the outputs agree; None if they were not compared.
         outputs_error: the largest relative error of an output; for integers, the share that differs.
         outputs_reference: name and version of the framework, or why the outputs were not compared.
     """

@@ -21,8 +21,8 @@ def main_of(module: IRModule) -> Function | None:
 
 
 def rebuilt(module: IRModule, replace: Replace) -> Node | None:
-    """Return the body of ``main`` after `replace` replaced calls; None if it replaced none, or if the body is not just a
-    graph of calls.
+    """Return the body of ``main`` after `replace` replaced calls; None if it replaced none, or if the body is not a
+    plain graph of calls.
 
     Nodes that are not replaced keep their types.
     """

@@ -122,8 +122,8 @@ class RuntimeContract(abc.ABC):
 
     @abc.abstractmethod
     def kernel(self, compiled: CompiledModel, name: str) -> PackedFunction:
-        """Return the function of a kernel of a built model; it takes the arrays that it reads, then those that it
-        writes.
+        """Return the function of a kernel of a built model. Its arguments are the arrays that it reads, then those that
+        it writes.
 
         Args:
             name: `KernelCall.name`.

@@ -33,8 +33,8 @@ def _width(dtype: str) -> int:
 
 
 def drop_copies(weights: Mapping[str, DeviceArray]) -> None:
-    """Collect garbage if the weights are large, so that copies of them are freed to which only unreachable objects
-    refer, such as errors that keep the frames of an importer."""
+    """Collect garbage if the weights are large. This frees copies of weights that only unreachable objects keep alive,
+    such as errors that keep the frames of an importer."""
     if sum(map(bytes_of, weights.values())) > _MUCH_BYTES:
         gc.collect()
         return_freed_memory()

@@ -67,7 +67,7 @@ def name_of_batch(label: str, digest: str) -> str:
 
 
 def shares_inputs(name: str) -> bool:
-    """Return whether operators of a batch may share one input tensor for inputs of equal shape."""
+    """Return whether inputs of equal shape share one tensor in a batch of this name; only older batches do this."""
     return _APART not in name
 
 

@@ -86,7 +86,7 @@ class TimedModel(Protocol):
         """The compiler's hash of each kernel, in execution order."""
 
     def moved(self) -> TimedModel:
-        """Return a copy of the model at other addresses, another one at each call, for the next window of rounds.
+        """Return a copy of the model at other addresses, for the next window of rounds; each call returns another copy.
 
         The model itself is returned if op_profiler cannot choose its addresses.
         """

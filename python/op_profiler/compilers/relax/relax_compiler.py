@@ -153,7 +153,7 @@ class RelaxCompiler(Compiler):
         return module
 
     def structural_hash(self, module: IRModule) -> str:
-        """Hash with ``tvm_ffi``, which contains the function in this TVM."""
+        """Hash with ``tvm_ffi``, the package that contains the hash function in this TVM."""
         import tvm_ffi
 
         return str(tvm_ffi.structural_hash(module))

@@ -45,7 +45,7 @@ def read_kernel(function: Any, target: Any, lanes: int) -> Kernel:
 
 
 def language_in_use() -> Language:
-    """Return the names of TIR's nodes in this TVM."""
+    """Return the node classes of TIR in this TVM, and functions that read these nodes."""
     tvm = load_tvm()
     return Language(
         tvm.tir,

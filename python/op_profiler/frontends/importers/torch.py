@@ -58,7 +58,7 @@ def load_torchvision() -> ModuleType:
 
 
 def prepare_torchvision() -> None:
-    """Make torchvision importable for other code, as `load_torchvision` does, if it is installed."""
+    """If torchvision is installed, make it importable for other code, as `load_torchvision` does."""
     if importlib.util.find_spec("torchvision") is not None:
         load_torchvision()
 

@@ -140,7 +140,7 @@ class InFloat16(Point):
 
 
 def epilogue(scope: Scope, x: Node, shape: tuple[int, ...], name: str, *, channels_last: bool = False) -> Node:
-    """Apply the ops that follow a heavy op and are fused into it to `x`, and return the result.
+    """Return `x` after an epilogue: ops that follow a heavy op and are fused into it.
 
     Args:
         shape: shape of `x`; its second axis has the channels, to which a bias belongs.

@@ -90,7 +90,7 @@ class Conv:
 
     @property
     def keeps_size(self) -> bool:
-        """Whether the padding keeps height and width at stride 1, and their rounded-up quotients at other strides."""
+        """Whether the output has the height and width of the input, divided by the strides and rounded up."""
         wanted = (-(-self.height // self.stride[0]), -(-self.width // self.stride[1]))
         return self.convolution.out_sizes == wanted
 

@@ -32,7 +32,8 @@ class AppliedRecords:
         self.refused: set[str] = set()
 
     def schedule_function(self, function: Any) -> tuple[Any, Schedule] | None:
-        """Return a function under its record; None if there is no record, or if the record no longer fits.
+        """Schedule a function by its record; return the function and its schedule. Return None if there is no record,
+        or if the record no longer fits.
 
         Args:
             function: ``tvm.tirx.PrimFunc``.
