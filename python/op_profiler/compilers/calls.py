@@ -49,10 +49,10 @@ class TimedCalls:
 def call_overhead_us() -> float:
     """Measure how many microseconds longer a kernel call currently takes in `TimedCalls` than in a model.
 
-    It is measured with a chain of empty kernels, which runs once in `TimedCalls` and once as a model, over the same
-    arrays. Costs that both have in common, such as a kernel's checks of its arguments, are thus not part of the
-    overhead. After the overhead is subtracted, the times of the kernels add up to the time of the model. The overhead
-    is negative under Relax, whose virtual machine also creates an output tensor for each kernel.
+    A chain of empty kernels over the same arrays is timed in `TimedCalls` and as a model. Costs that both have in
+    common, such as a kernel's checks of its arguments, are thus not part of the overhead. After the overhead is
+    subtracted, the times of the kernels add up to the time of the model. The overhead is negative under Relax, whose
+    virtual machine also creates an output tensor for each kernel.
     """
     kernels, whole = _empty_model()
     both = np.array([(kernels.run().sum(), whole.run()[0]) for _ in range(_EMPTY_RUNS)])

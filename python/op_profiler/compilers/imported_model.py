@@ -169,8 +169,8 @@ class ImportedModel:
         batch_size: the batch size that the shapes of `inputs` were made with.
         notes: notes for the user, e.g. that the weights are random.
         content: fingerprint of the lowered model, see `Frontend.fingerprint`; empty for a model without a source.
-        content_is_source: whether equal `content` means an equal source. False for a Python function of the user, whose
-            fingerprint is computed from the lowered model only.
+        content_is_source: whether equal `content` means an equal source. False if `Frontend.fingerprint` returns None,
+            as for a Python function of the user: `content` is then computed from the lowered model only.
         reference: the model in its own framework; None if no framework runs it, or if it comes from the cache.
         agreement: result of the comparison with `reference`, once it was made.
         pipeline: pipeline that lowers the model, see `op_profiler.compilers.pipelines`.

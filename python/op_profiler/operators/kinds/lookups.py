@@ -66,8 +66,8 @@ class Gather(Point):
     """Look-up of `count` entries along an axis of [batch, rows, columns] by their positions.
 
     Attributes:
-        each: True: each element of the result has a position of its own (``gather``); False: whole rows or columns are
-            looked up (``take``).
+        each: True: each element of the result has a position of its own (``gather``); False: each of the `count`
+            entries is a whole slice (``take``).
     """
 
     kind = "gather"
