@@ -113,8 +113,8 @@ def _rms(values: np.ndarray) -> float:
 
 
 def depth_of(calls: int) -> float:
-    """Return the factor by which errors of the layers of a model add up: the root of their number, if they are
-    independent."""
+    """Return the factor by which the errors of a model's layers add up, if they are independent: the root of the number
+    of layers."""
     return math.sqrt(max(calls, 1))
 
 
@@ -128,9 +128,10 @@ def difference(
     digits: str,
     quantized: bool,
 ) -> Difference:
-    """Compare an output.
+    """Compare an output of an imported model with that of the model in its own framework.
 
     Args:
+        ours: the model's output; `theirs`: the framework's output for the same inputs.
         moved: the framework's output for inputs whose last digit is changed.
         other: the framework's output for other inputs.
         depth: `depth_of` the model.

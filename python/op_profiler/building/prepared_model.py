@@ -46,7 +46,7 @@ class PreparedModel(contextlib.ExitStack):
     """A request with its model, its build, and the machine that the model runs on.
 
     While a model compiles, no process measures on the processor, and while it is measured, no other process measures.
-    Both end when the object is closed, and the machine is released.
+    Closing the object ends both restrictions, and releases the machine.
 
     Args:
         announce: called with each stage that begins, and with the process for which this process waits.

@@ -50,7 +50,8 @@ SchedulesOption = Annotated[
 
 
 def check_rule(schedules: str, compiler: str, kind: TargetKind) -> None:
-    """Raise a UsageError if the rule is requested where it chooses no schedules."""
+    """Raise UsageError if ``--schedules rule`` is requested for a compiler or kind of target for which the rule chooses
+    no schedules."""
     if schedules == records.RULE and (compiler != DEFAULT_COMPILER or kind.name != "llvm"):
         raise UsageError(
             f"--schedules rule is for --compiler {DEFAULT_COMPILER} and --target llvm; leave it out: the default "

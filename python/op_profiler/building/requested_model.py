@@ -69,6 +69,7 @@ def _check_control(request: BuildRequest, model: ImportedModel) -> None:
 
 
 def notes_of_control(model: ImportedModel) -> tuple[str, ...]:
-    """Return a note for the user if calls in branches or loops were counted without a run; otherwise nothing."""
+    """Return a note for the user if the model has branches or loops whose number of runs is unknown, so that calls in
+    them are counted once; otherwise nothing."""
     what = " and ".join(compiler_in_use().open_control(model.mod))
     return (f"calls in {what} are counted once: their number is known only after a run",) if what else ()

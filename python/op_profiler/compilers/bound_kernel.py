@@ -47,7 +47,7 @@ class BoundKernel(abc.ABC):
     def addresses(self) -> tuple[int, int, int, int, int, int]:
         """Return the addresses of the function, of its argument values and of their type codes; the number of
         arguments; and the addresses of the result and of its type code. They are valid as long as this object exists;
-        an address is 0 if this interface of TVM does not use it."""
+        an address is 0 if this TVM's interface does not use it."""
 
     def run(self, more: More = ()) -> bool:
         """Call the function once; return False instead of raising if it failed.
@@ -68,7 +68,7 @@ class BoundKernel(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class Bound:
-    """Kernels of a model, bound to the model's tensors and in execution order, and its output tensors."""
+    """The kernels of a model in execution order, bound to the model's tensors; and the model's output tensors."""
 
     kernels: tuple[BoundKernel, ...]
     outputs: tuple[DeviceArray, ...]

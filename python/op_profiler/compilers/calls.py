@@ -35,7 +35,7 @@ class TimedCalls:
     def run(self, more: More = ()) -> np.ndarray:
         """Make every call once; return the time of each call in microseconds, shape (calls,), NaN for a failed call.
 
-        A time is from one reading of the clock to the next, so it includes the call overhead (`call_overhead_us`).
+        Each time runs from one reading of the clock to the next, so it includes the call overhead (`call_overhead_us`).
 
         Args:
             more: as in `BoundKernel.run`.
@@ -49,10 +49,10 @@ class TimedCalls:
 def call_overhead_us() -> float:
     """Measure how many microseconds longer a kernel call currently takes in `TimedCalls` than in a model.
 
-    It is measured with a model of empty kernels. Both ways call the same kernels over the same arrays, so the kernel's
-    own checks of its arguments and the executor's step to the next kernel remain part of a time. After the overhead is
-    subtracted, the times of the kernels therefore add up to the time of the model. The overhead is negative under
-    Relax, whose virtual machine also creates an output tensor for each kernel.
+    A chain of empty kernels over the same arrays is timed in `TimedCalls` and as a model. Costs that both have in
+    common, such as a kernel's checks of its arguments, are thus not part of the overhead. After the overhead is
+    subtracted, the times of the kernels add up to the time of the model. The overhead is negative under Relax, whose
+    virtual machine also creates an output tensor for each kernel.
     """
     kernels, whole = _empty_model()
     both = np.array([(kernels.run().sum(), whole.run()[0]) for _ in range(_EMPTY_RUNS)])
@@ -68,8 +68,8 @@ def _empty_model() -> tuple[TimedCalls, TimedCalls]:
 
 
 def flusher() -> Callable[[BoundKernel], BoundKernel] | None:
-    """Return a function that makes, for a kernel, the call that flushes this kernel's tensors from the caches; None if
-    this build of TVM cannot flush caches."""
+    """Return a function that takes a kernel and returns a call that flushes this kernel's tensors from the caches; None
+    if this build of TVM cannot flush caches."""
     tvm, compiler = load_tvm(), compiler_in_use()
     flush = tvm.get_global_func("cache_flush_cpu_non_first_arg", allow_missing=True)
     if flush is None:

@@ -25,7 +25,7 @@ class Occurrence:
         operator: the called operator.
         label: the compiler's name of the function; the fused function and the kernel in the built model have the same
             label.
-        function: the compiler's own form of the function.
+        function: the operator as an object of the compiler, for example a fused Relay function.
         constant: for each parameter of the function, whether the model passes a constant (a weight).
         anchor_signature: the key by which the compiler chooses a schedule.
         locations: texts of the `operators.locations.Location` of the operator's ops, the anchor's first and the others
@@ -71,7 +71,8 @@ class KernelCall:
         name: name of the function in the library.
         label: `Occurrence.label` of its operator.
         inputs: positions, in execution order, of the calls whose outputs this call reads; ascending, no duplicates.
-        reads, writes: numbers of the tensors that the function takes, in this order.
+        reads, writes: indices in `CompiledModel.tensors` of the tensors that the function reads and writes. Its
+            arguments are the former, then the latter.
     """
 
     name: str
@@ -117,12 +118,12 @@ class CompiledModel:
     notes: tuple[str, ...] = ()
 
     def locations_of(self, labels: Sequence[str]) -> list[tuple[str, ...]]:
-        """Return `Occurrence.locations` for each call of a kernel; empty for a label whose number of calls is not the
-        same in `occurrences`.
+        """Return `Occurrence.locations` for each kernel call; empty for calls whose label occurs another number of
+        times in `occurrences` than in `labels`.
 
         Args:
-            labels: labels of all calls in execution order. Calls with equal labels compute the same and have the order
-                of `occurrences`.
+            labels: labels of all calls in execution order. Calls with equal labels are assigned to the occurrences with
+                this label in order.
         """
         waiting: dict[str, list[tuple[str, ...]]] = {}
         for occurrence in self.occurrences:
@@ -131,7 +132,7 @@ class CompiledModel:
         return [next(known[label]) if label in known else () for label in labels]
 
     def layers_of(self, labels: Sequence[str]) -> list[tuple[str, ...]]:
-        """Return the layers of calls of kernels, see `locations_of`."""
+        """Return the layers of each kernel call, as `locations_of` returns the locations."""
         return [values(locations, "layer") for locations in self.locations_of(labels)]
 
     def launch_counts(self, labels: Sequence[str]) -> tuple[int, ...]:
@@ -139,8 +140,8 @@ class CompiledModel:
         return tuple(len(self.launches.get(label, ())) for label in labels)
 
     def only_read(self, weights: Collection[str]) -> dict[str, int]:
-        """Return the tensor numbers, by name, of the weights that only kernels read. The memory of a weight that is
-        also an output, or viewed in another shape, belongs to the executor."""
+        """Return, by name, the indices in `tensors` of those `weights` that only kernels read. Weights that are outputs
+        or are viewed in another shape are left out, because their memory belongs to the executor."""
         viewed = {*self.outputs, *(tensor.view_of for tensor in self.tensors)}
         return {
             tensor.given: number
@@ -177,7 +178,7 @@ class FusedOperators:
         occurrences: the operators in the order of their calls.
         asked: computations for which the build would look up schedule records.
         by_rule: keys of the operators whose schedules the project's rule would choose.
-        notes: notes for the user about the records that it would use.
+        notes: notes for the user about the records that a build would use.
     """
 
     occurrences: Sequence[Occurrence]

@@ -78,16 +78,16 @@ class Compiler(RuntimeContract, TuningContract):
 
     A ``target`` is a `tvm.target.Target`.
 
-    Attributes (beside those of its parts):
-        takes_builds_of_targets: whether a kind of targets may provide the build of TVM that compiles for it
-            (`TargetKind.tvm_build`); otherwise one build compiles for all kinds.
+    Attributes (beside those of its base classes):
+        takes_builds_of_targets: whether each target kind may use a TVM build of its own (`TargetKind.tvm_build`). If
+            false, one TVM build compiles for all target kinds.
         pipelines: names of its pipelines from models to kernels. If there are several, a user's pipeline is accepted
             too, and `ImportedModel.pipeline` selects one.
         importers: names of the importers that it supports. `AUTO` is the first one: the compiler chooses the importer.
-        linking: package of its TVM with ``cc`` and ``tar``, which create files of compiled code.
-        needs: what it requires of TVM and how to get it: a sentence for users without a suitable TVM.
-        only_calls_tell_loops: whether the loops of a kernel can be read only from a call in a lowered model, not from
-            the description of the operator.
+        linking: package of its TVM that contains the modules ``cc`` and ``tar``, which create files of compiled code.
+        needs: a sentence for users without a suitable TVM: which TVM the compiler requires, and how to install it.
+        only_calls_tell_loops: whether the loops of a kernel can be read only from a call in a lowered model
+            (`read_call`), not from the description of the operator (`read_kernel`).
         cuda_runtime: CUDA library with which its TVM runs on GPUs.
     """
 
@@ -121,7 +121,7 @@ class Compiler(RuntimeContract, TuningContract):
         return UsageError(f"{option} is not there for --compiler {self.name}; {hint}")
 
     def check(self, request: BuildOptions) -> None:
-        """Reject requests that it does not support, without importing TVM.
+        """Reject requests that this compiler does not support, without importing TVM.
 
         Args:
             request: a request that another compiler may support.
@@ -157,12 +157,12 @@ class Compiler(RuntimeContract, TuningContract):
         file_of(name)
 
     def check_search(self, build: BuildOptions, *, tuned: bool, vendor: bool) -> None:
-        """Reject searches for schedules that it does not support, without importing TVM. By default, all searches are
-        rejected except those for this machine's processor.
+        """Reject searches for schedules that this compiler does not support, without importing TVM. By default, all
+        searches are rejected except those for this machine's processor.
 
         Args:
-            tuned: a search is requested.
-            vendor: a comparison with the kernels of a vendor's library is requested.
+            tuned: whether a search is requested.
+            vendor: whether a comparison with the kernels of a vendor's library is requested.
 
         Raises:
             UsageError: the message names the option and the compilers that support it.
@@ -189,12 +189,13 @@ class Compiler(RuntimeContract, TuningContract):
         return "none"
 
     def own_packages(self) -> Path | None:
-        """Return the folder of packages that only processes after `activate_tvm` can import; None without a folder."""
+        """Return the folder of packages that a process can import only after it called `activate_tvm`; None if there is
+        no such folder."""
         return None
 
     def activate_tvm(self) -> None:
-        """Put its TVM first on the module path of this process and of its child processes, before the first import. Not
-        called if ``TVM_HOME`` or a kind of target provides a TVM.
+        """Put the compiler's TVM first on the module path of this process and of its child processes. Called before TVM
+        is imported; not called if ``TVM_HOME`` or a kind of target provides a TVM.
 
         Raises:
             OpProfilerError: a package or a library is missing; the message names it.
@@ -203,7 +204,7 @@ class Compiler(RuntimeContract, TuningContract):
 
     @abc.abstractmethod
     def prepare_tvm(self, tvm: ModuleType) -> None:
-        """Import and set up the parts of the newly imported TVM that it needs.
+        """Import and set up the parts of TVM that this compiler needs; `tvm` was just imported.
 
         Raises:
             ImportError: this TVM lacks a part.
@@ -220,8 +221,8 @@ class Compiler(RuntimeContract, TuningContract):
         return tvm.target.Target(text)
 
     def expect_model(self, request: ModelRequest) -> None:
-        """Start the part of `load_model` that another process does; called before TVM is imported, so that both run in
-        parallel."""
+        """Start the part of `load_model` that runs in another process. Called before TVM is imported in this process,
+        so that the two run in parallel."""
         return
 
     def load_model(self, frontend: Frontend, request: ModelRequest) -> ImportedModel:
@@ -262,13 +263,13 @@ class Compiler(RuntimeContract, TuningContract):
         return str(tvm.ir.structural_hash(module))
 
     def open_control(self, module: IRModule) -> tuple[str, ...]:
-        """Return the control flow that depends on data (``branches``, ``loops``); empty if all calls are known."""
+        """Return the kinds of control flow that depend on data (``branches``, ``loops``); empty if there is none."""
         return ()
 
     def convert(
         self, model: ImportedModel, precision: str, inputs: Mapping[str, np.ndarray], host: Target
     ) -> ImportedModel:
-        """Convert a model to another precision; its inputs are not changed.
+        """Convert a model to another precision; the specs of its inputs stay the same.
 
         Args:
             precision: ``float32``, ``float16`` or ``int8``.
@@ -287,7 +288,7 @@ class Compiler(RuntimeContract, TuningContract):
 
         Returns:
             The model, and the merged kinds of operators: empty if the compiler cannot merge, or if there is nothing to
-            merge. The merged kinds are part of `content`.
+            merge. `ImportedModel.content` includes the merged kinds.
         """
         return model, ()
 
@@ -305,10 +306,10 @@ class Compiler(RuntimeContract, TuningContract):
     def operators_of_module(
         self, module: IRModule, target: Target, params: dict[str, DeviceArray], weights: Collection[str]
     ) -> list[Occurrence]:
-        """Return `operators` of a Relay module.
+        """Return what `operators` returns, for a Relay module.
 
         Args:
-            params: weights by the variable of ``main`` to which they are bound.
+            params: weights by the name of the variable of ``main`` to which they are bound.
             weights: names of further variables that stand for weights.
 
         Raises:
@@ -330,10 +331,11 @@ class Compiler(RuntimeContract, TuningContract):
 
     @abc.abstractmethod
     def fuse(self, lower: Callable[[], Sequence[Occurrence]], target: Target, records: UsableRecords) -> FusedOperators:
-        """Return the operators under schedule records, and the computations for which a build would look up records.
+        """Return the operators that a build with these schedule records would compile, and the computations for which
+        it would look up records.
 
         Args:
-            lower: returns operators, as `operators` does.
+            lower: called without arguments; lowers the model and returns its operators, as `operators` does.
         """
 
     @abc.abstractmethod
@@ -356,18 +358,19 @@ class Compiler(RuntimeContract, TuningContract):
 
     @abc.abstractmethod
     def build_operator(self, occurrence: Occurrence, target: Target, records: UsableRecords) -> BuiltModel:
-        """Build `single_operator`; its schedule is under the key of the operator.
+        """Build the model that `single_operator` returns; `BuiltModel.schedules` has its schedule under the operator's
+        key.
 
         Raises:
             ModelError: the compiler rejects the operator.
         """
 
     def read_kernel(self, operator: Operator, target: Target, *, by_rule: bool = False) -> Kernel:
-        """Return the loops of an operator's kernel under the schedule that a build would use. It takes some hundredths
-        of a second; nothing is run.
+        """Return the loops of an operator's kernel under the schedule that a build would use. This takes hundredths of
+        a second, because nothing is run.
 
         Args:
-            by_rule: a build with ``--schedules rule``.
+            by_rule: whether the build is one with ``--schedules rule``.
 
         Raises:
             ModelError: this compiler does not support this, for this operator or at all.
@@ -375,7 +378,8 @@ class Compiler(RuntimeContract, TuningContract):
         raise ModelError(f"{self.name} cannot describe the loops of {operator.name}")
 
     def read_call(self, occurrence: Occurrence, target: Target) -> Kernel:
-        """Return `read_kernel` of a call in a lowered model, which may contain more than the operator's description."""
+        """Return the loops as `read_kernel` does, for a call in a lowered model: the function of the call may determine
+        the kernel where the operator's description does not."""
         return self.read_kernel(occurrence.operator, target)
 
     @abc.abstractmethod
@@ -392,7 +396,8 @@ class Compiler(RuntimeContract, TuningContract):
         """Read a model that `write` wrote. The caller must have verified that the files are unchanged.
 
         Args:
-            like: the model, if it is known: only its code and its weights are then read, into separate memory.
+            like: the same built model, if this process already has it. Then only code and weights are read from the
+                files, into separate memory.
 
         Raises:
             NotKept, OSError, ValueError, KeyError, TypeError: the files do not contain a model that can be read.

@@ -89,8 +89,8 @@ class Executed:
     """Instruction counts of one call of a kernel.
 
     Attributes:
-        parallel: by class, the instructions that the thread pool executes, on all threads together.
-        serial: by class, all other instructions.
+        parallel: number of instructions of each class that the thread pool executes, all threads together.
+        serial: number of all other instructions of each class.
         guessed: whether the trip count of a loop was assumed.
     """
 

@@ -53,7 +53,7 @@ class InputSpec:
 
 
 class FrameworkReference(abc.ABC):
-    """The same model in its own framework, with which the imported model is compared.
+    """The original of an imported model in its own framework; the imported model's outputs are compared with it.
 
     Attributes:
         framework: name and version, such as ``torch 2.13.0``.
@@ -66,8 +66,8 @@ class FrameworkReference(abc.ABC):
     kinds: frozenset[str] = frozenset()
 
     def names_of(self, inputs: Sequence[InputSpec]) -> dict[str, str]:
-        """Return the name of each input in the framework's model, by its name in the imported model: importers may
-        change the spelling.
+        """Return a dict from the name of each input in the imported model to its name in the framework's model, because
+        importers may change the spelling.
 
         Args:
             inputs: inputs of the imported model.
@@ -108,7 +108,8 @@ class FrameworkReference(abc.ABC):
         raise NoReference(f"there is no {form} form of a model of {self.framework.partition(' ')[0]}")
 
     def opened(self, batches: Sequence[Mapping[str, np.ndarray]]) -> Opened | None:
-        """Return the model with the values of its nodes as outputs; None if its form does not allow it.
+        """Return the model with the values of its nodes as outputs; None if the form of the framework's model does not
+        allow this.
 
         Raises:
             OpProfilerError: the model with these outputs cannot be imported.
@@ -137,10 +138,10 @@ class Opened:
 
 @dataclasses.dataclass(frozen=True)
 class Agreement:
-    """Whether an imported model computes what its own framework computes.
+    """Result of comparing an imported model's outputs with those of its own framework.
 
     Attributes:
-        outputs_agree: None if they were not compared.
+        outputs_agree: whether the outputs agree; None if they were not compared.
         outputs_error: the largest relative error of an output; for integers, the share that differs.
         outputs_reference: name and version of the framework, or why the outputs were not compared.
     """
@@ -168,8 +169,8 @@ class ImportedModel:
         batch_size: the batch size that the shapes of `inputs` were made with.
         notes: notes for the user, e.g. that the weights are random.
         content: fingerprint of the lowered model, see `Frontend.fingerprint`; empty for a model without a source.
-        content_is_source: whether equal `content` means an equal source. It does not for a program of the user's, whose
-            fingerprint is computed from the lowered model only.
+        content_is_source: whether equal `content` means an equal source. False if `Frontend.fingerprint` returns None,
+            as for a Python function of the user: `content` is then computed from the lowered model only.
         reference: the model in its own framework; None if no framework runs it, or if it comes from the cache.
         agreement: result of the comparison with `reference`, once it was made.
         pipeline: pipeline that lowers the model, see `op_profiler.compilers.pipelines`.

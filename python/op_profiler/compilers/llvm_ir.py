@@ -59,7 +59,7 @@ class LlvmFunction:
     """A function of a kernel.
 
     Attributes:
-        parallel: whether it runs in the thread pool; its counts are then those of all parts together.
+        parallel: whether it runs in the thread pool; if so, its counts are sums over all parts of the parallel loop.
         guessed: whether the trip count of a loop is not constant and was assumed.
     """
 
@@ -70,7 +70,7 @@ class LlvmFunction:
 
 
 def functions_of(code: str) -> list[LlvmFunction]:
-    """Return the functions of a module that compute, without those that check arguments.
+    """Return the functions of a module that do a kernel's work; functions that only check arguments are left out.
 
     Args:
         code: optimized LLVM IR of a module of TVM (`Module.get_source("ll")`).

@@ -25,8 +25,8 @@ class Access:
     """One tensor that a statement reads or writes.
 
     Attributes:
-        tensor: number within the kernel; `argument`: whether it is the kernel's input, weight or output, not an
-            intermediate result.
+        tensor: number of the tensor within the kernel; `argument`: whether the tensor is the kernel's input, weight or
+            output, not an intermediate result.
         item_bytes: bytes of one element; `elements`: number of elements of the whole tensor.
         strides: distance between neighbouring iterations of each loop, in elements.
         gathers: whether the position depends on data.

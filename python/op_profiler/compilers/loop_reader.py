@@ -38,7 +38,7 @@ class Language:
         call, load: classes of a call and of a read of a tensor.
         identify: returns a number that identifies an object as long as it exists.
         tensor: returns the object that stands for the memory of a buffer.
-        arguments: returns these objects for the tensors that a function takes.
+        arguments: returns such an object for each tensor that a function takes.
     """
 
     tir: ModuleType
@@ -50,7 +50,7 @@ class Language:
 
 
 class Statement:
-    """One store while it is being read; its indices are still expressions."""
+    """One store that a `Reader` has not yet converted to a `LoopNest`; its indices are still expressions."""
 
     def __init__(self, loops: Sequence[tuple[int, int, str]] = (), guards: Sequence[frozenset[int]] = ()) -> None:
         self.loops = list(loops)
@@ -70,7 +70,8 @@ class Statement:
         self.operations[name] = self.operations.get(name, 0) + 1
 
     def count_slow(self, name: str, first: int, operands: Expression, amount: float = 1.0) -> None:
-        """Count a division or a call; the accesses of the statement from number `first` on belong to its operands."""
+        """Count a division or a call `amount` times. Its operands are `operands`; the statement's accesses from number
+        `first` on belong to them."""
         self.slow.append((name, amount, first, len(self.accesses), operands))
 
 

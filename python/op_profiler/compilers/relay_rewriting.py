@@ -21,10 +21,10 @@ def main_of(module: IRModule) -> Function | None:
 
 
 def rebuilt(module: IRModule, replace: Replace) -> Node | None:
-    """Return the body of ``main`` with calls replaced; None if nothing is replaced, or if the body is more than a graph
-    of calls.
+    """Return the body of ``main`` after `replace` replaced calls; None if it replaced none, or if the body is not a
+    plain graph of calls.
 
-    Everything that is not replaced keeps its type.
+    Nodes that are not replaced keep their types.
     """
     tvm = load_tvm()
     relay = tvm.relay

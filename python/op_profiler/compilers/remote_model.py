@@ -61,8 +61,8 @@ class RemoteModel(Protocol):
 
     @property
     def timed_run(self) -> Callable[[], float] | None:
-        """Run the model once and return the microseconds by the machine's own clock; None if its runtime cannot run it
-        as a whole."""
+        """Function that runs the model once and returns the time in microseconds by the machine's own clock; None if
+        the machine's runtime cannot run a model as a whole."""
 
     def set_input(self, name: str, value: np.ndarray) -> None:
         """Copy an input of the model to the machine."""
@@ -89,9 +89,10 @@ other sizes they would overrun their buffers."""
 class ProbeCode(Protocol):
     """Compiled functions that read properties of a machine.
 
-    ``op_profiler_read`` takes a path (PROBE_ARGUMENT_BYTES,) uint8 that ends with 0, text (PROBE_TEXT_BYTES,) uint8 and
-    count (1,) int32: it writes the first bytes of that file, and their number. ``op_profiler_set`` takes a value
-    (PROBE_ARGUMENT_BYTES,) uint8 and answer (1,) int32: it sets TVM_NUM_THREADS. Both are in one module.
+    ``op_profiler_read(path, text, count)`` writes the first bytes of the file at `path` to `text`, and their number to
+    `count`. ``op_profiler_set(value, answer)`` sets the environment variable TVM_NUM_THREADS to `value`, and writes the
+    result of ``setenv`` to `answer`. `path` and `value` are C strings, (PROBE_ARGUMENT_BYTES,) uint8; `text` is
+    (PROBE_TEXT_BYTES,) uint8; `count` and `answer` are (1,) int32.
     """
 
     def get_function(self, name: str) -> PackedFunction:

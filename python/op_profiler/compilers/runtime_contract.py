@@ -122,8 +122,8 @@ class RuntimeContract(abc.ABC):
 
     @abc.abstractmethod
     def kernel(self, compiled: CompiledModel, name: str) -> PackedFunction:
-        """Return the function of a kernel of a built model; it takes the arrays that it reads, then those that it
-        writes.
+        """Return the function of a kernel of a built model. Its arguments are the arrays that it reads, then those that
+        it writes.
 
         Args:
             name: `KernelCall.name`.
@@ -148,13 +148,13 @@ class RuntimeContract(abc.ABC):
 
     @abc.abstractmethod
     def chain(self, kernel: str, length: int, dtype: str) -> tuple[Sequence[BoundKernel], BoundKernel]:
-        """Return a model in which each kernel call reads the output of the one before, a single number.
+        """Return a model of `length` kernel calls, each of which reads the output of the call before, a single number.
 
         Args:
-            kernel: ``stack``, or ``nothing``, which computes nothing.
+            kernel: name of the kernel in `call_library`: ``stack``, or ``nothing``, which computes nothing.
 
         Returns:
-            The calls of its kernels, the first of which reads the model's input, and that of the whole model.
+            The kernel calls, the first of which reads the model's input; and the call that runs the whole model.
         """
 
     @abc.abstractmethod
@@ -175,8 +175,9 @@ class RuntimeContract(abc.ABC):
 
     @abc.abstractmethod
     def build_sums(self, sums: SumOfProducts, target: Target) -> PackedFunction:
-        """Build a kernel that measures the speed of this machine; it takes the arrays that it reads, then the one that
-        it writes. Its loops are those of `SumOfProducts`, so that its times under two compilers can be compared."""
+        """Build a kernel that measures the speed of this machine; its arguments are the arrays that it reads, then the
+        array that it writes. Every compiler builds the loops of `SumOfProducts`, so that the times of the kernel under
+        two compilers can be compared."""
 
     @abc.abstractmethod
     def vector_lanes(self, target: Target) -> int:

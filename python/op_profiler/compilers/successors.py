@@ -23,9 +23,9 @@ class CallGraph:
     """The calls of a function.
 
     Attributes:
-        calls: each after the calls that it reads.
-        ops: names of their ops.
-        numbers: numbers that identify them in another graph; None for calls that a pass created.
+        calls: the calls, each after the calls that it reads.
+        ops: name of the op of each call.
+        numbers: for each call, the number that identifies it in another graph; None for calls that a pass created.
         reads: for each call, the positions of the calls that it reads, and the names of variables.
         results: positions of the calls that the function returns.
     """
@@ -47,10 +47,11 @@ class _Region:
 
 
 def successors(old: CallGraph, new: CallGraph, names: Sequence[Names]) -> dict[int, Names]:
-    """Return the names of all calls of the new graph whose number is None, by their positions.
+    """Return the names for each call of the new graph whose number is None, by the position of the call: the names of
+    the calls of the old graph that it replaced.
 
     Args:
-        names: names of every call of the old graph.
+        names: names, such as locations, of each call of the old graph, in order.
     """
     missing = {place for place, number in enumerate(new.numbers) if number is None}
     if old.ops == new.ops:

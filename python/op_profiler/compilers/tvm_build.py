@@ -40,7 +40,7 @@ _BUILD = "OP_PROFILER_TVM_BUILD"
 
 
 def use_build(compiler: str, build: str, target: str) -> None:
-    """Make this process and its child processes use a compiler and one of the builds.
+    """Make this process and its child processes use a compiler and one of the builds of TVM.
 
     A build in ``TVM_HOME`` is used for every target.
 
@@ -51,7 +51,7 @@ def use_build(compiler: str, build: str, target: str) -> None:
 
     Raises:
         UnknownNameError: there is no such compiler.
-        OpProfilerError: this process has imported another TVM already.
+        OpProfilerError: this process has already imported TVM for another compiler or from another build.
     """
     of_target = COMPILERS.get(compiler).takes_builds_of_targets and not os.environ.get("TVM_HOME")
     wanted = build if of_target else DEFAULT_BUILD

@@ -33,16 +33,16 @@ def _width(dtype: str) -> int:
 
 
 def drop_copies(weights: Mapping[str, DeviceArray]) -> None:
-    """Free copies of a large model's weights that only unreachable objects refer to, such as errors that keep the
-    frames of an importer."""
+    """Collect garbage if the weights are large. This frees copies of weights that only unreachable objects keep alive,
+    such as errors that keep the frames of an importer."""
     if sum(map(bytes_of, weights.values())) > _MUCH_BYTES:
         gc.collect()
         return_freed_memory()
 
 
 def return_freed_memory() -> None:
-    """Return freed blocks to the system: glibc keeps those of up to 32 MB, and the next weight may not fit into
-    them."""
+    """Return freed memory to the operating system: glibc keeps freed blocks of up to 32 MB, into which the next weight
+    may not fit."""
     with contextlib.suppress(AttributeError):  # a C library other than glibc
         ctypes.CDLL(None).malloc_trim(0)
 

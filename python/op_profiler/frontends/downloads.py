@@ -112,13 +112,13 @@ def _copy(source: http.client.HTTPResponse | IO[bytes], out: IO[bytes], limit: i
 
 
 def unpack(archive: Path, digest: str) -> Path:
-    """Return the folder with the unpacked files of a .tar.gz; links, devices and paths outside of it are rejected.
+    """Return the folder with the unpacked files of a .tar.gz; links, devices and paths outside the folder are rejected.
 
     Args:
         digest: hash of the archive's content; the files are stored under it.
 
     Raises:
-        ModelError: the file is not an archive, damaged, unsafe or too large.
+        ModelError: the archive is damaged, unsafe or too large, or the file is not an archive.
     """
     folder = cache_folder() / "archives" / digest
     if folder.is_dir():

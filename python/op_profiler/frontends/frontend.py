@@ -27,7 +27,11 @@ InputShapes = Mapping[str, tuple[int, ...]] | tuple[tuple[int, ...], ...]
 
 
 def inputs_of(names: tuple[str, ...], shapes: InputShapes) -> dict[str, Any]:
-    """Return the fields of `ModelRequest` for names of inputs and their shapes, or for shapes by name.
+    """Return the fields `input_names` and `input_shapes` of `ModelRequest`.
+
+    Args:
+        names: names of the inputs; empty if the user gave none.
+        shapes: shapes in the order of `names`, or a dict of shapes by name.
 
     Raises:
         UsageError: names are given with shapes that already have names.
@@ -93,7 +97,7 @@ class ModelRequest:
     def of_options(
         cls, *, input_names: tuple[str, ...] = (), input_shapes: InputShapes = (), **fields: Any
     ) -> ModelRequest:
-        """Return a request with the names and shapes of `inputs_of`."""
+        """Return a request; names and shapes may be given in each form that `inputs_of` accepts."""
         return cls(**inputs_of(input_names, input_shapes), **fields)
 
     @property
@@ -132,7 +136,7 @@ class Frontend(abc.ABC):
         return False
 
     def has_framework(self, request: ModelRequest) -> bool:
-        """Return whether another framework than the compiler can run the model, so that outputs can be compared."""
+        """Return whether a framework can run the original of the model, so that outputs can be compared."""
         return True
 
     def check(self, request: ModelRequest) -> None:

@@ -67,7 +67,7 @@ def name_of_batch(label: str, digest: str) -> str:
 
 
 def shares_inputs(name: str) -> bool:
-    """Return whether operators of a batch may share one input tensor for inputs of equal shape."""
+    """Return whether inputs of equal shape share one tensor in a batch of this name; only older batches do this."""
     return _APART not in name
 
 
@@ -107,7 +107,7 @@ def write_batch(
     """Store a batch, completely or not at all.
 
     Args:
-        asked: computations for which schedule records were looked up when the batch was created.
+        asked: computations whose schedule records were looked up to create the batch.
         refused: reasons why requested operators are not in the batch.
         steps: how often all operators run, one after the other, in one run of the model.
     """
@@ -123,7 +123,11 @@ def write_batch(
 
 
 def kept_batches(start: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield the name of each stored batch with a prefix, and the computations whose schedule records it looked up."""
+    """Yield the name of each stored batch, and the computations whose schedule records were looked up to create it.
+
+    Args:
+        start: prefix of the names.
+    """
     for path in sorted((cache_folder() / "samples").glob(f"{start}*.jsonl")):
         try:
             with path.open() as file:

@@ -25,7 +25,8 @@ Tensors = Sequence[TensorSpec]
 
 
 class Flops(Protocol):
-    """Computes the operations of one op, from its attributes as plain values and its tensors in their order."""
+    """A function that returns the number of operations of one op, given its attributes as plain values, and its inputs
+    and outputs in the op's order."""
 
     def __call__(self, attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:
         """Return the number of operations."""

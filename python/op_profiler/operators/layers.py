@@ -14,8 +14,8 @@ anchor first, the others in the order of execution; empty if they are unknown.
 
 
 def by_operator(keys: Sequence[str], layers: Sequence[Sequence[str]]) -> dict[str, CallLayers]:
-    """Return the layers (or locations) of the calls of each operator by its key, without operators whose layers are
-    unknown in all calls.
+    """Return, by workload key, the layers (or locations) of each call of an operator; an operator whose layers are
+    unknown in all calls is left out.
 
     Args:
         keys: workload key of each call of a model, in the order of the calls.

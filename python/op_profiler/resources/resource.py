@@ -47,7 +47,7 @@ class Resource(abc.ABC):
         root: where sysfs is mounted.
 
     Attributes:
-        name: name; also the field of `Settings` with the requested value.
+        name: name of the resource; also the field of `Settings` with the requested value.
         of_gpu: True if the resource affects only code for a GPU.
     """
 
@@ -152,7 +152,7 @@ def check_writable(path: Path) -> None:
 
 @contextlib.contextmanager
 def restored(before: dict[Path, str]) -> Iterator[None]:
-    """Write the previous texts back at the end of the block, also after an error."""
+    """Write the previous text of each file, given in `before`, back at the end of the block, also after an error."""
     with contextlib.ExitStack() as stack:
         for path, text in before.items():
             stack.callback(write_text, path, text)

@@ -86,7 +86,7 @@ class TimedModel(Protocol):
         """The compiler's hash of each kernel, in execution order."""
 
     def moved(self) -> TimedModel:
-        """Return a copy of the model at other addresses, another one at each call, for the next window of rounds.
+        """Return a copy of the model at other addresses, for the next window of rounds; each call returns another copy.
 
         The model itself is returned if op_profiler cannot choose its addresses.
         """
@@ -125,7 +125,7 @@ class TimedModel(Protocol):
         """
 
     def repeat_kernel(self, index: int, calls: int) -> bool:
-        """Call one kernel this many times in a row in the way of `walk`, and wait for the last call.
+        """Call one kernel `calls` times in a row, in the same way as `walk` calls it, and wait for the last call.
 
         Returns:
             False if the kernel failed or cannot be called in isolation.

@@ -50,7 +50,8 @@ def options_of(target: str) -> str:
 def use_build_for(*targets: str, compiler: str = DEFAULT_COMPILER) -> None:
     """Let this process, and those that it starts, use a compiler, with the TVM that can compile for these targets.
 
-    The default TVM compiles only for processors; any other TVM also does. A process can load only one.
+    The default TVM compiles only for processors. Every other TVM compiles for processors too. A process can load only
+    one TVM.
 
     Raises:
         OpProfilerError: this process has already imported another TVM.

@@ -19,7 +19,8 @@ _RANK = 3
 
 
 def transposed_sides(builder: Any, call: Any) -> Any:
-    """Replace ``relax.matmul`` with a transposed side by a call of TIR that reads the original tensor.
+    """Return the replacement of a call of ``relax.matmul`` with a transposed operand: a call of a TIR function that
+    reads the operand before its transposition. Other calls are returned unchanged.
 
     Args:
         builder: ``relax.BlockBuilder`` of the module.

@@ -14,14 +14,14 @@ _MOST_CHARACTERS = 40_000  # nobody reads more
 
 @dataclasses.dataclass(frozen=True)
 class Code:
-    """Iterations of parallel loops, and readable code, by kernel name as in `CompiledModel`."""
+    """The `loops` and the readable code of kernels, by kernel name; see `CompiledModel`."""
 
     loops: dict[str, list[int]] = dataclasses.field(default_factory=dict)
     text: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 def code_of(kernels: IRModule, target: Target) -> Code:
-    """Return the code of a module's TIR functions under their schedules."""
+    """Return the code of a module's scheduled TIR functions."""
     tvm = load_tvm()
     functions = {name: f for name, f in kernels.functions_items() if isinstance(f, tvm.tirx.PrimFunc)}
     with target:

@@ -55,7 +55,7 @@ def build_operator(model: ImportedModel, occurrence: Occurrence, target: Target,
 
     Args:
         model: the operator as a model.
-        occurrence: the operator in its model.
+        occurrence: the operator as a call in the model that contains it.
     """
     started = time.perf_counter()
     with _refused(model.name):

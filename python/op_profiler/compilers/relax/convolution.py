@@ -44,20 +44,21 @@ def _size(dim: Any) -> int | None:
 
 
 def registers_of(vectors: Vectors, block: int) -> int:
-    """Return how many blocks of channels fit into the registers, next to the summands."""
+    """Return for how many outputs the sums of one block of channels fit into the registers, next to the operands."""
     return max(vectors.accumulators * vectors.lanes // max(block, vectors.lanes), 1)
 
 
 def computed_width(width: int, registers: int) -> int:
-    """Return the number of computed columns of an output: larger than its width if the width, such as a prime, allows
-    only narrow tiles."""
+    """Return how many columns of an output are computed: more than `width` if `width` allows only narrow tiles, for
+    example because it is prime."""
     if width <= registers or _NARROW * divisor(width, registers) >= registers:
         return width
     return min(-(-width // tile) * tile for tile in range(registers // 2, registers + 1))
 
 
 def legalize(builder: Any, call: Any) -> Any:
-    """Return a call of TIR for a ``relax.nn.conv2d``; TVM's own if the layouts are not blocked."""
+    """Return the call of a TIR function that replaces a ``relax.nn.conv2d``: op_profiler's function if the layouts are
+    blocked, otherwise TVM's."""
     topi = load_tvm().topi
     attrs = call.attrs
     groups = int(attrs.groups)

@@ -18,7 +18,8 @@ Fold = Callable[[Any, list[np.ndarray]], "np.ndarray | None"]
 
 
 def fold_with_numpy() -> Any:
-    """Return a pass that replaces calls on constants by constants. `FoldConstant` computes the remaining ones."""
+    """Return a pass that computes calls on constants with numpy. It leaves calls without a numpy counterpart to
+    `FoldConstant`."""
     return rewrite_calls("FoldWithNumpy", {f"relax.{name}": _folded(fold) for name, fold in _FOLDS.items()})
 
 

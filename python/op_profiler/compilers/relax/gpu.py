@@ -23,7 +23,8 @@ def is_gpu(target: Target) -> bool:
 
 
 def schedule_function(function: Any, target: Target) -> tuple[Any, Schedule]:
-    """Return a TIR function under the first rule of dlight that fits; unchanged if none does.
+    """Schedule a TIR function by the first rule of dlight that fits; return the function and its schedule. If no rule
+    fits, the function is unchanged.
 
     Args:
         function: ``tvm.tirx.PrimFunc``.

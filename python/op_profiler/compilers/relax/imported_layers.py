@@ -21,7 +21,7 @@ class NotedLayers:
 
     Attributes:
         current: text of the location of the operator that is being imported, such as its layer; empty if unknown.
-        variables: provides the names of emitted variables.
+        variables: creates the names of emitted variables, and records their layers.
     """
 
     def __init__(self) -> None:
@@ -30,10 +30,10 @@ class NotedLayers:
 
     @contextlib.contextmanager
     def emitting(self) -> Iterator[None]:
-        """Name variables that are emitted in the block by their layers.
+        """Inside the block, give each variable that is emitted a name of `variables` that stands for its layer.
 
-        For ONNX and TFLite, the last call of an operator would be emitted only when it is read; here it is emitted at
-        once.
+        For ONNX and TFLite, Relax would emit the last call of an operator only when another call reads it; here it is
+        emitted at once.
         """
         relax = load_tvm().relax
         builder = relax.BlockBuilder

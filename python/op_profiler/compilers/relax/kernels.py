@@ -24,7 +24,7 @@ _RUN = "op_profiler_run"
 
 @dataclasses.dataclass(eq=False)
 class RelaxKernels(InPlaceKernels):
-    """A model in the virtual machine, and its kernels in order over buffers of one of its runs (a `LoadedModel`).
+    """A model in the virtual machine, and its kernels in order, bound to the buffers of one run (a `LoadedModel`).
 
     Attributes (beside those of `InPlaceKernels`):
         machine: ``relax.VirtualMachine``.
@@ -33,7 +33,8 @@ class RelaxKernels(InPlaceKernels):
     machine: Any
 
     def moved(self) -> RelaxKernels:
-        """Return this object: the virtual machine allocates the buffers, so there are no copies in other memory."""
+        """Return this object itself: a copy with buffers at other addresses is not possible, because the virtual
+        machine allocates them."""
         return self
 
     def output_arrays(self) -> list[np.ndarray]:

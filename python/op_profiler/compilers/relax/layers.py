@@ -29,18 +29,18 @@ _LEGALIZED = re.compile(r"^relax\.(nn\.)?|\d+$")  # what distinguishes an op's n
 
 
 class LayerVariables:
-    """Names for the variables of a module that is being created."""
+    """Creates names for the variables of a new module, and records the locations that belong to each name."""
 
     def __init__(self) -> None:
         self._layers: list[Names] = []
 
     def name(self, layers: Names) -> str:
-        """Return the name of the variable of a call that has these locations."""
+        """Return a new name for the variable to which a call with these locations is assigned."""
         self._layers.append(layers)
         return f"op_profiler_{len(self._layers) - 1}_layer"
 
     def noted_on(self, module: IRModule) -> Any:
-        """Return the module with the locations stored in its ``main``."""
+        """Return the module with the recorded locations stored in its ``main``."""
         tvm = load_tvm()
         if not any(self._layers):
             return module

@@ -28,8 +28,8 @@ changes the code. With the value in every function, tuning records would get oth
 
 
 def legalize_ops() -> Any:
-    """Return a pass like `LegalizeOps`, which also supports blocked convolutions and stores the ops on the
-    functions."""
+    """Return a pass like `LegalizeOps` that also supports blocked convolutions, and stores in each function the op that
+    it computes."""
     note_ops()
     return load_tvm().relax.transform.LegalizeOps({"relax.nn.conv2d": _noted(convolution.legalize)})
 
@@ -98,7 +98,7 @@ def _inside(call: Any, made: Any) -> list[Number]:
 def noted_call(
     builder: Any, op: str, attrs: dict[str, Any], compute: Any, *arguments: Any, hint: str, pattern: int | None = None
 ) -> Any:
-    """Return a call of a TIR function that stores its op.
+    """Return a call of a new TIR function, in which the op that it computes is stored.
 
     Args:
         builder: ``relax.BlockBuilder`` of the module.

@@ -34,11 +34,11 @@ class PipelineRun:
 
 
 def run_pipeline(name: str, module: IRModule, target: Target, *, build: bool) -> PipelineRun:
-    """Lower a Relax module to kernels with another pipeline.
+    """Lower a Relax module to kernels with TVM's pipeline or the user's.
 
     Args:
-        name: `STOCK`, or ``MODULE:FUNCTION``.
-        build: compile the kernels too.
+        name: `STOCK` for TVM's pipeline, or ``MODULE:FUNCTION`` for the user's.
+        build: whether to compile the kernels too.
 
     Raises:
         ModelError: the pipeline does not run the pass ``CallTIRRewrite``, before which the kernels are recorded.

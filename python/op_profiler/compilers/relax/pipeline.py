@@ -66,7 +66,7 @@ def scheduled(
     """Schedule every kernel by its record, otherwise by default; return the module, and the schedules by kernel name.
 
     Args:
-        recorded: returns a function and its schedule under a record; None if there is no record.
+        recorded: returns a function as its record schedules it, and the schedule; None if it has no record.
     """
     tvm = load_tvm()
     schedules = {}

@@ -10,7 +10,7 @@ from op_profiler.compilers.tvm_build import load_tvm
 
 
 def read() -> Any:
-    """Return the function that reads the first bytes of a file and their number; its arguments are `ProbeCode`'s."""
+    """Return the TIR function ``op_profiler_read`` of `ProbeCode`, which reads the first bytes of a file."""
     load_tvm()
     from tvm.script import tirx as T
 
@@ -27,7 +27,7 @@ def read() -> Any:
 
 
 def set_threads() -> Any:
-    """Return the function that limits the threads of later thread pools; its arguments are `ProbeCode`'s."""
+    """Return the TIR function ``op_profiler_set`` of `ProbeCode`, which limits the threads of later thread pools."""
     load_tvm()
     from tvm.script import tirx as T
 

@@ -98,7 +98,7 @@ class RelaxCompiler(Compiler):
             raise OpProfilerError(f"target cuda under --compiler relax: this machine lacks {'; '.join(lacking)}")
 
     def tvm_identity(self, packages: Sequence[str]) -> str:
-        """Return ``apache-tvm VERSION`` of the TVM in `own_packages`, ``none`` without one."""
+        """Return ``apache-tvm VERSION`` for the TVM in `own_packages`; ``none`` if there is no TVM."""
         version = tvm_package.version()
         return "none" if version is None else f"apache-tvm {version}"
 
@@ -115,7 +115,7 @@ class RelaxCompiler(Compiler):
         from tvm import relax, s_tir, tirx  # noqa: F401
 
     def target(self, text: str) -> Target:
-        """Convert the line of options to the table that this TVM's ``Target`` requires."""
+        """Return the target; this TVM's ``Target`` requires the options as a dict, to which the text is converted."""
         return load_tvm().target.Target(fields_of(text))
 
     def expect_model(self, request: ModelRequest) -> None:
@@ -153,7 +153,7 @@ class RelaxCompiler(Compiler):
         return module
 
     def structural_hash(self, module: IRModule) -> str:
-        """Hash with ``tvm_ffi``, which contains the function in this TVM."""
+        """Hash with ``tvm_ffi``, the package that contains the hash function in this TVM."""
         import tvm_ffi
 
         return str(tvm_ffi.structural_hash(module))
@@ -287,7 +287,7 @@ class RelaxCompiler(Compiler):
     def tunables(
         self, model: ImportedModel, target: Target, keys: Collection[str] | None, space: str = TEMPLATES
     ) -> tuple[list[Tunable], list[Occurrence]]:
-        """Lower the model; each kernel with knobs is tunable once."""
+        """Lower the model; each distinct kernel with knobs is one tunable."""
         occurrences = self.operators(model, target)
         return tunables(occurrences, target, keys, space), occurrences
 

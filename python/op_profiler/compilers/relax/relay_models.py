@@ -122,7 +122,7 @@ class _InRelaysProcess(FrameworkReference):
 
 
 def main() -> int:
-    """Run the process with Relay."""
+    """Run as the process that imports with Relay; return the exit code."""
     return carry_out(_Task, _carry_out)
 
 

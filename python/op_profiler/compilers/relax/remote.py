@@ -24,8 +24,8 @@ _LOADS_MACHINES = "ffi.Module.load_from_bytes.relax.VMExecutable"
 class RemoteVm:
     """Kernels on the remote machine, and the virtual machine if the runtime has one (a `RemoteModel`).
 
-    The remote machine has every tensor of the model separately, and the weights a second time in the virtual machine's
-    code.
+    Each tensor of the model has memory of its own on the remote machine, and the virtual machine's code contains a
+    second copy of the weights.
     """
 
     has_profiler = False

@@ -50,7 +50,7 @@ def rewrite_calls(name: str, rewrites: dict[str, Rewrite]) -> Any:
 
 
 def call_of(builder: Any, value: Any, op: str) -> Any | None:
-    """Return the call of an op whose result is a value; None if it is not a call of that op.
+    """Return the call of `op` whose result is `value`; None if `value` is not the result of a call of `op`.
 
     Args:
         builder: ``relax.BlockBuilder`` of the module.

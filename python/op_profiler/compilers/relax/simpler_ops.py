@@ -146,7 +146,8 @@ def _whole_rank(builder: Any, constant: Constant, call: Any) -> Any:
 
 
 def plain_sum(builder: Any, constant: Constant, call: Any) -> Any:
-    """Replace a sum over tensors that were stacked for it, as the ONNX importer writes it, by successive sums."""
+    """Return the replacement of a sum over a stack of tensors, as the ONNX importer writes a Sum: successive additions.
+    Other calls are returned unchanged."""
     relax = load_tvm().relax
     stacked = call.args[0]
     stacked = builder.lookup_binding(stacked) if isinstance(stacked, relax.Var) else stacked

@@ -25,7 +25,7 @@ CUDA_RUNTIME = "libcudart.so.13"
 
 
 def folder() -> Path:
-    """Return the folder: ``$OP_PROFILER_RELAX``, otherwise ``relax-tvm`` in this Python's environment."""
+    """Return the folder of the TVM with Relax: ``$OP_PROFILER_RELAX``, else ``relax-tvm`` in Python's environment."""
     named = os.environ.get(FOLDER)
     return Path(named) if named else Path(sys.prefix) / "relax-tvm"
 
@@ -36,7 +36,7 @@ def cuda_folder() -> Path:
 
 
 def version() -> str | None:
-    """Return the installed version without importing it; None if it is not installed."""
+    """Return the version of the TVM with Relax, without importing it; None if it is not installed."""
     found = sorted(folder().glob("apache_tvm-*.dist-info"))
     if not found or not (folder() / "tvm" / "__init__.py").is_file():
         return None

@@ -12,8 +12,8 @@ _WORDS = 6
 
 
 def walk() -> Any:
-    """Return the function that makes the call of each row and reads the clock between calls. Its arguments are the
-    arrays failed (n,), calls (n, words) and clock (n + 1, 2)."""
+    """Return the TIR function that makes the call described by each row of `calls`, and reads the clock between calls.
+    Its arguments are the arrays failed (n,), calls (n, words) and clock (n + 1, 2)."""
     load_tvm()
     from tvm.script import tirx as T
 

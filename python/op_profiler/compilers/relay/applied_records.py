@@ -24,8 +24,8 @@ def applied(records: UsableRecords) -> Iterator[set[str]]:
     """Compile with these records inside this block.
 
     Yields:
-        The computations whose record the compiler has looked up so far, whether there was one or not; if the rule may
-        choose the schedule, also their `ruled` name.
+        The computations whose record the compiler has looked up so far, whether or not there is a record. If the rule
+        may choose the schedule of a computation, the set also contains `ruled` of the computation.
     """
     if records.chosen or records.by_rule:
         register_templates()

@@ -31,7 +31,7 @@ class _Choice:
 
 
 class ChosenSchedules:
-    """The implementations and schedules that the compiler chose in one compilation; complete when it has finished."""
+    """The implementations and schedules that the compiler chose in one compilation; complete once it has finished."""
 
     def __init__(self, *, by_rule: bool = False) -> None:
         self._by_rule = by_rule
@@ -97,7 +97,7 @@ def weigh_all(occurrences: Iterable[Occurrence], target: Target, *, by_rule: boo
 
 
 def anchor_call(occurrence: Occurrence) -> Call:
-    """Return the call of the anchor in a fused function; the first one if it occurs several times."""
+    """Return the call of the anchor in a fused function; the first call if the anchor's op occurs several times."""
     relay = load_tvm().relay
     calls: list[Call] = []
 

@@ -32,7 +32,7 @@ _Row = tuple[int, str, tuple[bool, ...], str, tuple[str, ...]]
 
 @dataclasses.dataclass(frozen=True)
 class Library:
-    """Replaces TVM's executor factory.
+    """Kernels, graph and weights of a built model; replaces TVM's executor factory.
 
     Attributes:
         graph: JSON of the graph executor.

@@ -22,7 +22,7 @@ _PAIR_SUMS = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd", 16: "llv
 
 
 def use_exact_products(topi: ModuleType) -> None:
-    """Replace the dot-product intrinsics that TVM's schedules for x86 use by exact ones."""
+    """Make TVM's schedules for x86 use exact dot-product intrinsics instead of TVM's own."""
     with_vnni, without = _NAMES
     setattr(topi.x86.tensor_intrin, with_vnni, lambda: _dot_product(_by_vnni))
     setattr(topi.x86.tensor_intrin, without, lambda: _dot_product(_by_pairs))

@@ -10,8 +10,8 @@ from op_profiler.schedules.factors import Factors, factors_of_knobs
 
 
 def knob_values(config: Any | None) -> dict[str, Any]:
-    """Return the knob values of an AutoTVM configuration as plain values; for a fallback, those that its schedule
-    set."""
+    """Return the knob values of an AutoTVM configuration as plain values; for a fallback configuration, the values that
+    its schedule set; empty for None."""
     if config is None:
         return {}
     return {str(name): knob_value(entity) for name, entity in config._entity_map.items()}

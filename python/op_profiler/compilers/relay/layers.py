@@ -41,7 +41,7 @@ class Layers:
         return copy
 
     def named(self, module: IRModule) -> IRModule:
-        """Return the module with the locations in its spans in place of the numbers, for another build."""
+        """Return the module for another build: its spans contain the locations instead of numbers."""
         return with_locations(module, lambda call: _SEPARATOR.join(self.of(call)))
 
     def of(self, call: Call) -> Names:
@@ -50,8 +50,8 @@ class Layers:
         return () if number is None else self._names[number]
 
     def carrier(self) -> Any:
-        """Return the pass instrument that numbers the calls that replaced numbered ones. It changes modules in place;
-        without numbers it does nothing."""
+        """Return a pass instrument: if a pass replaces numbered calls, it gives numbers with the same locations to the
+        new calls. It changes modules in place; if no call is numbered, it does nothing."""
         tvm = load_tvm()
         carry, names = self._carry, self._names
         before: list[Function | None] = []

@@ -28,7 +28,11 @@ _NOTE += (
 
 
 def in_short_vectors(scheduled: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return the replacement of ``topi.x86.schedule_conv1d_ncw``, given the original `scheduled`."""
+    """Return a replacement of ``topi.x86.schedule_conv1d_ncw`` that computes long rows in short vectors.
+
+    Args:
+        scheduled: the original function, which is still used for short rows.
+    """
 
     def schedule(outs: Any) -> Any:
         output = outs[0].op
@@ -43,7 +47,8 @@ def in_short_vectors(scheduled: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def notes(operators: Iterable[Operator], target: Target) -> tuple[str, ...]:
-    """Return a note for a model with such rows, if the target uses schedules for x86."""
+    """Return a note for the user if an operator is a 1-D convolution with long rows and the target uses schedules for
+    x86; otherwise nothing."""
     concerns = target.keys[0] == "cpu"
     return (_NOTE,) if concerns and any(_has_long_row(operator) for operator in operators) else ()
 

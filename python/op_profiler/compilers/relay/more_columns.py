@@ -18,8 +18,8 @@ _LEAST_FLOPS = 100_000
 
 
 def with_more_columns(call: Call, arguments: list[Node]) -> Node | None:
-    """Return the replacement of a product, which keeps its layer; None for other calls, and if blocks of eight columns
-    are possible."""
+    """Return an expression that replaces a float32 product, with zero columns added to its weight and cut off its
+    result; it keeps the layer. None for other calls, for small products, and if the columns are a multiple of 8."""
     if getattr(call.op, "name", "") != _OP or any(str(tensor.checked_type.dtype) != _DTYPE for tensor in call.args):
         return None
     sizes = [fixed_shape(tensor) for tensor in call.args]

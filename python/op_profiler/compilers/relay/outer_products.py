@@ -17,7 +17,11 @@ _LANES = 16
 
 
 def without_partial_sums(scheduled: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return the replacement of ``topi.x86.schedule_batch_matmul``, given the original `scheduled`."""
+    """Return a replacement of ``topi.x86.schedule_batch_matmul`` that sums one or two terms without partial sums.
+
+    Args:
+        scheduled: the original function, which is still used for more terms.
+    """
 
     def schedule(outs: Any) -> Any:
         product = _product(outs[0].op)

@@ -18,8 +18,8 @@ _TILES = range(3, 9)
 
 
 def as_convolution(call: Call, arguments: list[Node]) -> Node | None:
-    """Return the replacement of a transposed convolution, which keeps its layer; None for other calls, and for
-    unsupported forms."""
+    """Return an expression that computes a transposed convolution by one convolution, and keeps its layer; None for
+    other calls, and for unsupported forms."""
     if getattr(call.op, "name", "") != _OP:
         return None
     attrs, sizes = call.attrs, [fixed_shape(tensor) for tensor in (*call.args, call)]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def in_precision(model: ImportedModel, precision: str, inputs: Mapping[str, np.ndarray], host: Target) -> ImportedModel:
-    """Return the model in another precision; its inputs are not changed.
+    """Return the model in another precision; the specs of its inputs stay the same.
 
     Args:
         precision: ``float32``, ``float16`` or ``int8``.

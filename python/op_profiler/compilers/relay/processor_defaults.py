@@ -50,9 +50,11 @@ _FAMILIES = {template.partition(".")[0] for template in (DENSE, BATCH_MATMUL, CO
 
 
 def may_choose(target: Target, workload: tuple[Any, ...]) -> bool:
-    """Return whether the rule may choose the schedule or the blocks (`whole_vectors`) of a computation, of any type.
+    """Return whether the rule may choose the schedule or the blocks (`whole_vectors`) of a computation; dtypes are not
+    checked.
 
-    TVM's own templates query it for each computation.
+    Args:
+        workload: AutoTVM's workload, which begins with the name of a template.
     """
     on_processor = "cpu" in target.keys and target.kind.name == "llvm"
     return on_processor and workload[0].partition(".")[0].removesuffix(PADDED) in _FAMILIES
@@ -93,10 +95,11 @@ def _config(target: str, workload: tuple[Any, ...]) -> Any | None:
 
 @contextlib.contextmanager
 def whole_vectors() -> Iterator[None]:
-    """Pack channels and columns in blocks of whole or half vectors inside this block, if these divide their number.
+    """Inside this ``with`` block, pack channels and columns in blocks of whole or half vectors if such a block divides
+    their number.
 
-    TVM packs them in blocks of the largest divisor, for products up to two vectors: 208 columns in blocks of 26, which
-    LLVM computes in pieces, which is many times slower (`benchmarks/rule.py`).
+    TVM itself chooses the largest divisor as the block, for products up to two vectors: 208 columns are packed in
+    blocks of 26. LLVM computes such a block in pieces, which is many times slower (`benchmarks/rule.py`).
     """
     tvm = load_tvm()
     SplitEntity = tvm.autotvm.task.space.SplitEntity
@@ -197,7 +200,7 @@ def knobs_of(nest: Nest, tile: Tile, terms: int) -> Knobs:
     """Return the values of all knobs of a nest for this tile.
 
     Args:
-        terms: largest number of unrolled steps of the sum; for convolutions, this number is a multiple of the steps.
+        terms: limit on the unrolled steps of the sum. For convolutions, the number of steps also divides `terms`.
     """
     chosen: Knobs = {
         "reorder": 0,

@@ -19,7 +19,7 @@ _FLATTENED = 1
 
 
 def read_kernel(function: Any, target: Any, lanes: int) -> Kernel:
-    """Return loops or launches of the kernel of a fused Relay function, which is built for a processor, and only
+    """Return the loops or launches of a fused Relay function's kernel. The kernel is built for a processor, but only
     lowered for a GPU.
 
     Args:
@@ -45,7 +45,7 @@ def read_kernel(function: Any, target: Any, lanes: int) -> Kernel:
 
 
 def language_in_use() -> Language:
-    """Return the names of TIR's nodes in this TVM."""
+    """Return the node classes of TIR in this TVM, and functions that read these nodes."""
     tvm = load_tvm()
     return Language(
         tvm.tir,

@@ -77,7 +77,7 @@ class RelayCompiler(Compiler):
         return
 
     def prepare_tvm(self, tvm: ModuleType) -> None:
-        """Import AutoTVM, Relay and TOPI, and replace schedules and defaults of theirs that are slow or wrong."""
+        """Import AutoTVM, Relay and TOPI, and replace those of their schedules and defaults that are slow or wrong."""
         from tvm import autotvm, relay, topi
 
         # Schedules for cuda ask for TopHub's reference logs over the network even where TOPHUB_LOCATION is NONE.
@@ -188,7 +188,7 @@ class RelayCompiler(Compiler):
     def load_dynamic(
         self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray]
     ) -> tuple[TimedModel, list[Operator]]:
-        """Load the model in Relay's virtual machine, and profile one run for the shapes."""
+        """Load the model in Relay's virtual machine, and profile one run to determine the shapes."""
         loaded = VmKernels(compiled, device, list(inputs.values()))
         return loaded, operators_at_run_time(compiled, loaded)
 

@@ -31,7 +31,7 @@ def rewriting(asked: set[str], *, by_rule: bool) -> Iterator[None]:
 
 
 def rewritten(module: IRModule) -> IRModule:
-    """Return the module that is lowered in place of `module`: itself outside of `rewriting`."""
+    """Return the module to lower in place of `module`; outside of a `rewriting` block, `module` itself."""
     if not _active:
         return module
     asked, by_rule = _active[-1]

@@ -44,7 +44,7 @@ class AutoTvmTask(Task):
         }
 
     def is_valid(self, point: int) -> bool:
-        """Return whether a point satisfies AutoTVM's constraints and, on a GPU, fits its limits (`gpu_tiles.fits`)."""
+        """Return whether a point satisfies AutoTVM's constraints and, on a GPU, the GPU's limits (`gpu_tiles.fits`)."""
         return bool(self._space.is_index_valid(point)) and (not self._on_gpu or self._fits(point))
 
     def point(self, knobs: Mapping[str, Any], *, nearest: bool = False) -> int | None:

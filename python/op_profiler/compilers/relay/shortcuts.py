@@ -47,7 +47,8 @@ class _Hidden:
 
 
 def shortcuts(weights: Collection[str] = ()) -> Any:
-    """Return a pass instrument that prepares modules for the two passes, and reverts the changes afterwards.
+    """Return a pass instrument that prepares modules for the passes `FoldConstant` and `SimplifyExpr`, so that they are
+    faster, and reverts the changes afterwards.
 
     The instrument changes modules in place, because it cannot return another module.
 
@@ -123,8 +124,8 @@ def _fold(call: Call, arguments: list[Node]) -> Node | None:
 
 
 def in_layout(array: np.ndarray, source: str, target: str) -> np.ndarray | None:
-    """Return an array in another layout, such as ``NCHW`` in ``NCHW16c``; None for a source in blocks, and for sizes
-    that are no multiple of a block."""
+    """Return an array in another layout, such as an ``NCHW`` array in ``NCHW16c``; None if the source layout is
+    blocked, or if a size is not a multiple of the target's block."""
     axes = re.findall(r"(\d*)([A-Za-z])", target)
     blocks = {letter.upper(): int(size) for size, letter in axes if letter.islower()}
     letters = [letter for _, letter in axes]

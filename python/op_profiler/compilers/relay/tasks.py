@@ -46,7 +46,7 @@ def own_tasks(anchor: Operator) -> tuple[TaskSpec, ...]:
 
 
 def anchor_of(occurrence: Occurrence) -> Operator:
-    """Return the heavy op of a fused operator in isolation."""
+    """Return the heavy op of a fused operator as a separate operator."""
     relay = load_tvm().relay
     call = anchor_call(occurrence)
     variables = [relay.Var(f"x{i}", argument.checked_type) for i, argument in enumerate(call.args)]

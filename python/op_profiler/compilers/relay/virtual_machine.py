@@ -85,7 +85,8 @@ class VmKernels:
         return False
 
     def moved(self) -> VmKernels:
-        """Return this object: the virtual machine allocates the buffers."""
+        """Return this object itself: the virtual machine allocates the buffers, so op_profiler cannot place a copy at
+        other addresses."""
         return self
 
     def launch_gap_us(self) -> None:

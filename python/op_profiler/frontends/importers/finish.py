@@ -134,7 +134,7 @@ def finish(
 
     Args:
         params: weights by name; weights that the module transposes are replaced by their transposes.
-        specs: facts about inputs that types do not contain: the range of integers.
+        specs: specs of inputs, for what the types in the module do not contain: the range of integers.
     """
     from op_profiler.frontends.importers.known_loops import with_known_loops  # brings numpy, which checks do without
 

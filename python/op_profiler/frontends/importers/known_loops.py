@@ -29,7 +29,8 @@ _OF_NUMBERS: dict[str, Callable[..., Any]] = {
 
 
 def with_known_loops(module: IRModule, params: Mapping[str, DeviceArray]) -> tuple[IRModule, tuple[str, ...]]:
-    """Return the typed module without known loops and branches, and notes for the user.
+    """Return the typed module in which loops that depend only on constants are unrolled and such branches resolved; and
+    notes for the user.
 
     Args:
         params: weights by the variable of ``main`` to which each is bound.

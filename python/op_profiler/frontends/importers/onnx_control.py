@@ -24,14 +24,14 @@ _DEEPEST = 16
 
 
 class KnownControl(Rewriting):
-    """Evaluates the known branches and loops of one model.
+    """Resolves those branches and unrolls those loops of one model that do not depend on its inputs.
 
     Attributes:
         unrolled: number of steps of each unrolled loop.
     """
 
     def spell_out(self) -> tuple[str, ...]:
-        """Evaluate branches and loops until no known one is left; return notes for the user."""
+        """Resolve branches and unroll loops until those that remain depend on inputs; return notes for the user."""
         self.unrolled: list[int] = []
         for depth in range(_DEEPEST):
             one = KnownControl(self.model, self.shapes, self.name)
@@ -44,7 +44,7 @@ class KnownControl(Rewriting):
     place = 0
 
     def spell_out_once(self) -> bool:
-        """Evaluate the known branches and loops of the outermost graph; return whether there were any."""
+        """Resolve branches and unroll loops of the outermost graph once; return whether the graph was changed."""
         graph, nodes, changed = self.model.graph, [], False
         for number, node in enumerate(graph.node):
             self._prefix = f"__{node.op_type.lower()}{self.place}_{number}_"

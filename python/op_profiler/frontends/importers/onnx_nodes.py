@@ -67,7 +67,8 @@ class NodeWriter:
         return self.over_axes("Unsqueeze", data, axes, since=13)
 
     def over_axes(self, operator: str, data: str, axes: list[int], *, since: int) -> str:
-        """Write a node whose axes are an input from opset `since` on, and an attribute in older opsets."""
+        """Write a node whose axes are an input from opset `since` on, and an attribute in older opsets; return the name
+        of its output."""
         if self.opset < since:
             return self.add(operator, data, axes=axes)
         return self.add(operator, data, self.constant(axes, "int64"))

@@ -69,7 +69,7 @@ def _kind(number: int) -> str:
 
 
 def with_tensors(graph: Any) -> None:
-    """Rewrite every Constant with a tensor, because TVM does not support numbers and lists there."""
+    """Rewrite every Constant node so that its value is a tensor, because TVM does not support numbers and lists."""
     for one in graphs_in(graph):
         for node in one.node:
             sparse = attribute(node, "sparse_value", None) if node.op_type == "Constant" else None
@@ -95,7 +95,8 @@ def _dense(sparse: Any) -> Any:
 
 
 def reliable_sizes(model: Any, shapes: Mapping[str, Dims]) -> dict[str, Dims]:
-    """Return the sizes of all tensors that onnx infers; empty if onnx counts windows that pools leave out."""
+    """Return the sizes of all tensors that onnx infers; empty if the sizes are wrong, because onnx counts windows of a
+    pool that begin outside the data."""
     sizes = sizes_in(model, shapes)
     pools = [n for graph in graphs_in(model.graph) for n in graph.node if n.op_type in _POOLS]
     return {} if any(attribute(one, "ceil_mode", 0) and True in _outside(one, sizes) for one in pools) else sizes
@@ -126,8 +127,8 @@ class Repairs(Rewriting):
     """Rewrites the nodes of one model that every importer gets wrong."""
 
     def fold_whole_numbers(self) -> None:
-        """Replace known sizes, and values computed from them, by constants: ONNX's functions work for any size, and
-        importers do not support everything that they compute from shapes."""
+        """Replace known sizes, and values computed from sizes, by constants. ONNX's functions compute with sizes, so
+        that they work for any size, but importers do not support all of these computations."""
         types = types_in(self.model, self.shapes)
         whole = {name for name, one in types.items() if one.tensor_type.elem_type == TensorProto.INT64}
         for graph in graphs_in(self.model.graph):

@@ -69,7 +69,11 @@ class Rewriting:
         return types_in(self.model, self.shapes)
 
     def known(self, node: Any, place: int, what: str) -> Any:
-        """Return the constant that is an input of a node.
+        """Return the constant value of a node's input.
+
+        Args:
+            place: index of the input.
+            what: what the input contains, in the plural, for the error message.
 
         Raises:
             ModelError: the input is not constant.
@@ -110,7 +114,7 @@ class Rewriting:
 
 
 def add_constant(graph: Any, node: Any, what: str, values: Any, kind: str) -> str:
-    """Add a constant for a node, and return its name."""
+    """Add a constant for a node to the graph; return the constant's name, which ends with `what`."""
     name = f"{node.output[0]}__{what}"
     graph.initializer.append(numpy_helper.from_array(np.asarray(values, kind), name))
     return name

@@ -18,7 +18,7 @@ def shape_of(data: Any) -> Sequence[Any]:
 
 
 def sizes_of(data: Any) -> list[int]:
-    """Return the sizes of a tensor, all of which are known."""
+    """Return the sizes of a tensor as integers; the caller ensures that none is known only at run time."""
     return [int(size) for size in shape_of(data)]
 
 
@@ -42,14 +42,14 @@ def name_of_dtype(number: int) -> str:
 
 @functools.cache
 def tvm_converters() -> Any:
-    """Return TVM's own converters of torch's operators, as methods."""
+    """Return an object whose methods are TVM's own converters of torch's operators."""
     return _converter_class()(_prelude(), "float32")
 
 
 @contextlib.contextmanager
 def quick_converters() -> Iterator[None]:
-    """Make TVM's torch importer copy its prelude of 240 functions instead of building it for each model, and type it
-    only if a type depends on it."""
+    """Make TVM's torch importer faster inside the block: it copies its prelude of 240 functions instead of building it
+    for each model, and infers the types of the prelude only if another type depends on them."""
     pytorch = load_tvm().relay.frontend.pytorch
     prelude = replaced(pytorch, "Prelude", _copied_prelude)
     with prelude, replaced(pytorch, "PyTorchOpConverter", _converter_class()):

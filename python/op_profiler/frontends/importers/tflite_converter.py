@@ -72,8 +72,8 @@ class OptionsConverter(OperatorConverter):
 
 
 class TfliteConverter(QuantizedConverter, OptionsConverter, FormsConverter):
-    """Differences to TVM's converter: the batch size may change, PReLU stays one operator, and sparse half-precision
-    weights are supported.
+    """Converts TFLite operators to Relay. Differences from TVM's converter: the batch size may change, PReLU stays one
+    operator, and sparse half-precision weights are supported.
 
     Attributes:
         own_batch: the batch size of the file, if another one is requested.

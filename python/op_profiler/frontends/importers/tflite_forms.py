@@ -12,8 +12,9 @@ from tvm.relay.frontend.tflite import OperatorConverter
 
 
 class FormsConverter(OperatorConverter):
-    """Differences to TVM's converter: conditions are broadcast, a squeeze without dimensions removes all of size 1,
-    and outputs beyond the selected boxes are zero."""
+    """Converts operators in forms that TVM's converter does not support. Conditions are broadcast, a squeeze without
+    dimensions removes all of size 1, and non-maximum suppression fills its outputs with zeros after the selected
+    boxes."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

@@ -13,7 +13,7 @@ from tflite.BuiltinOperator import BuiltinOperator
 
 
 class NamedModel(tflite.Model):
-    """A model of `NamedGraph`s.
+    """A TFLite model whose subgraphs are `NamedGraph`s.
 
     Attributes:
         outputs: numbers of the output tensors; None: those of the file.
@@ -29,7 +29,7 @@ class NamedModel(tflite.Model):
 
 
 class NamedGraph(tflite.SubGraph):
-    """A graph of `NamedTensor`s.
+    """A graph whose tensors are `NamedTensor`s.
 
     Attributes:
         names: names of the tensors by their numbers; each name occurs once.

@@ -17,8 +17,8 @@ in floats, as TVM does for softmax."""
 
 
 class QuantizedConverter(OperatorConverter):
-    """Differences to TVM's converter: scales and zero points of outputs are kept; weights of dense layers have one
-    scale per row."""
+    """Converts operators on quantized numbers. Differences from TVM's converter: scales and zero points of outputs are
+    kept; weights of dense layers have one scale per row."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._as_floats = False
@@ -61,11 +61,11 @@ class QuantizedConverter(OperatorConverter):
         return converted
 
     def convert_reduce_mean(self, op: Any) -> Any:
-        """Convert to the sum of the integers with a scale that includes their number, because TVM divides integers."""
+        """Convert a mean to a sum of the integers, whose scale includes the division; TVM would divide integers."""
         return self._sum(op, super().convert_reduce_mean, mean=True)
 
     def convert_reduce_sum(self, op: Any) -> Any:
-        """Convert a sum, subtracting the zero point for each number; TVM subtracts it once."""
+        """Convert a sum; the zero point is subtracted from each number, but TVM subtracts it once."""
         return self._sum(op, super().convert_reduce_sum, mean=False)
 
     def _sum(self, op: Any, convert: Callable[[Any], Any], *, mean: bool) -> Any:

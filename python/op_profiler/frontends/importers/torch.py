@@ -58,7 +58,7 @@ def load_torchvision() -> ModuleType:
 
 
 def prepare_torchvision() -> None:
-    """Make torchvision importable for other code, as `load_torchvision` does, if it is installed."""
+    """If torchvision is installed, make it importable for other code, as `load_torchvision` does."""
     if importlib.util.find_spec("torchvision") is not None:
         load_torchvision()
 
@@ -96,7 +96,7 @@ def lower(
         model: `torch.nn.Module` or TorchScript module; outputs may be nested in tuples, lists, dicts or data classes.
         examples: one tensor per input.
         highs: for integer inputs, the first value that is out of range (the size of a vocabulary).
-        compare_shapes: reject outputs of another number or shape than torch returned; False while these are determined.
+        compare_shapes: reject outputs whose number or shapes differ from torch's.
         read_again: returns the module of a file; without it, the module stays in memory until outputs are compared.
 
     Raises:

@@ -37,7 +37,8 @@ _CONVOLUTIONS = {"aten::conv1d": 1, "aten::conv2d": 2, "aten::conv3d": 3}
 
 
 def prepare(traced: Any, model: Any) -> None:
-    """Rewrite the graph of a trace of a model, in place; `inline` describes the locations of its nodes."""
+    """Rewrite the graph of a trace of a model, in place, into a form that TVM's importer converts correctly. Nodes get
+    their locations as `inline` describes."""
     graph = traced.graph
     inline(traced, model)
     _open_functions(graph, model)

@@ -35,7 +35,8 @@ _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\](torch|op_profiler)[/\\]
 
 @contextlib.contextmanager
 def noted_locations() -> Iterator[dict[str, str]]:
-    """Record the locations of everything that TVM's importer creates in the block, by its names."""
+    """Record the location of each torch node that TVM's importer converts in the block, by the name that the importer
+    gives the node; empty if unknown."""
     from tvm.relay.frontend import pytorch
 
     usual = pytorch.DefaultNodeKindNamer
@@ -76,7 +77,7 @@ def inline(traced: Any, model: Any) -> None:
 
 
 def note_location(node: Any, function: Any, model: Any) -> None:
-    """Store the location of a node that a pass moved out of the node of a function."""
+    """Store the location of a node: the location of the node `function`, out of which a pass moved it."""
     layer = _module_of(function.scopeName()) or _name_of(model)
     node.s_(_LOCATION, Location(layer, source_line=_users_line(_frames(function))).text)
 

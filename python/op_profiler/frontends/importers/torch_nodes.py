@@ -15,7 +15,7 @@ def nodes_of(block: Any) -> Iterator[Any]:
 
 
 def insert(graph: Any, kind: str, inputs: Sequence[Any], like: Any) -> Any:
-    """Insert a node at the current position of the graph; its output has the type of another value."""
+    """Insert a node at the current position of the graph and return its output, which has the type of `like`."""
     made = graph.insertNode(graph.create(kind, list(inputs), 1))
     made.copyAttributes(like.node())
     made.copyMetadata(like.node())

@@ -52,7 +52,7 @@ class Ran:
 
     Attributes:
         framework: name and version of the framework that ran the model.
-        names: names of the outputs.
+        names: names of the model's outputs.
         outputs: outputs for each batch, in the order of `names`.
     """
 
@@ -90,7 +90,7 @@ def run(what: ReferenceRun, batches: Sequence[Mapping[str, np.ndarray]]) -> Ran:
 
 
 def main() -> int:
-    """Run the task that the parent process sent."""
+    """Run the task that the parent process sent; return the exit code."""
     signal.alarm(_SECONDS)
     return carry_out(tuple[str, ReferenceRun], _run)
 

@@ -28,7 +28,7 @@ class TorchReference(FrameworkReference):
     """The reference of an imported torch module, whose outputs are one tensor or a flat tuple of tensors.
 
     Args:
-        load: returns the module, called with one tensor per input.
+        load: returns the module. The module takes one tensor per input.
         inputs: inputs in the order of the arguments.
         lower: imports a module with the same inputs.
     """

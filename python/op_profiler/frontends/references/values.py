@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def varying(values: Sequence[Sequence[np.ndarray]]) -> list[int]:
-    """Return the indices of the tensors of numbers that depend on the inputs; the others are constants, which importers
+    """Return the indices of the numeric tensors that depend on the inputs; the others are constants, which importers
     compute themselves.
 
     Args:

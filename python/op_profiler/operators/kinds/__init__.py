@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @functools.cache
 def draws() -> dict[str, Draw]:
-    """Return the draw functions by name, in the order of the files."""
+    """Return the draw functions by name, in the order of the files that define them."""
     return {name: draw for module in _modules() for name, draw in getattr(module, "DRAWS", {}).items()}
 
 

@@ -29,7 +29,7 @@ class _Convolving(Point):
 
     @property
     def convolution(self) -> Convolution:
-        """The convolution with all sizes; a kind has no field for a size that is 1 in all of its points."""
+        """The convolution with all sizes; batch, stride, dilation and groups are 1 if the class has no such field."""
         batch, stride, dilation, groups = (getattr(self, name, 1) for name in ("batch", "stride", "dilation", "groups"))
         axes = len(self.sizes)
         return Convolution(

@@ -84,7 +84,8 @@ class Broadcast(Point):
     """One of `BROADCASTS` over an activation.
 
     Attributes:
-        channels: shape of the tensor with values for channels, with as many axes as `shape`; 1 along all other axes.
+        channels: shape of the tensor that has one value per channel: as many axes as `shape`, of size 1 except the
+            axis of channels.
     """
 
     kind = "broadcast"
@@ -118,7 +119,8 @@ class Broadcast(Point):
 
 @dataclasses.dataclass(frozen=True)
 class Gates(Point):
-    """The gates of one step of a recurrent cell, after its two products of [batch, gates * hidden]."""
+    """Element-wise gates of one step of a recurrent cell. The inputs are the results of the step's two matrix products,
+    each of shape [batch, gates * hidden], and the previous state."""
 
     kind = "gates"
     cell: str

@@ -66,7 +66,8 @@ class Gather(Point):
     """Look-up of `count` entries along an axis of [batch, rows, columns] by their positions.
 
     Attributes:
-        each: whether every element of the result has a separate position (``gather``); otherwise ``take``.
+        each: True: each element of the result has a position of its own (``gather``); False: each of the `count`
+            entries is a whole slice (``take``).
     """
 
     kind = "gather"

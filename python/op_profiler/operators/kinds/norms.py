@@ -89,8 +89,8 @@ class ImageNorm(Point):
 
 @dataclasses.dataclass(frozen=True)
 class LocalResponseNorm(Point):
-    """Each value divided by a power of the squares of its neighbours among the channels, of [1, channels, size,
-    size]."""
+    """Local response norm of [1, channels, size, size]: each value is divided by a power of the squares of its
+    neighbours among the channels."""
 
     kind = "lrn"
     channels: int

@@ -26,8 +26,8 @@ class Scope:
         relay: ``tvm.relay``, or a replacement that describes the result of its functions (`described.py`).
         inputs: activations; `weights`: constants of a model.
         dtype: dtype of variables and constants by default.
-        out_dtype: dtype of the results of ops that add up, as in converted models; empty if it follows from their
-            inputs.
+        out_dtype: dtype of the results of ops that compute sums, as in converted models; empty if it follows from the
+            dtypes of their inputs.
         lanes: largest number of channels in a block, for kinds with blocked channels.
     """
 
@@ -140,7 +140,7 @@ class InFloat16(Point):
 
 
 def epilogue(scope: Scope, x: Node, shape: tuple[int, ...], name: str, *, channels_last: bool = False) -> Node:
-    """Apply the ops that follow a heavy op and are fused into it to `x`, and return the result.
+    """Return `x` after an epilogue: ops that follow a heavy op and are fused into it.
 
     Args:
         shape: shape of `x`; its second axis has the channels, to which a bias belongs.

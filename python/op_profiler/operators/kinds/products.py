@@ -129,7 +129,8 @@ class AttentionEinsum(Point):
 
     Attributes:
         windows: number of windows of tokens, each with separate attention.
-        scores: True: of queries [rows] and keys [keys]; False: of weights [rows, keys] and values [keys].
+        scores: True: the product of queries [rows] and keys [keys]; False: that of attention weights [rows, keys] and
+            values [keys].
     """
 
     kind = "attention_einsum"

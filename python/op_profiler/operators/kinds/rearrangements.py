@@ -53,7 +53,7 @@ class Concatenate(Point):
 
 @dataclasses.dataclass(frozen=True)
 class GrowingPast(Point):
-    """A decoder's values of earlier tokens, [heads, past, width], with one more token appended."""
+    """Concatenation of a decoder's cached values of earlier tokens, [heads, past, width], and those of a new token."""
 
     kind = "growing_past"
     heads: int

@@ -48,8 +48,8 @@ class Conv:
         padding: rows and columns of zeros at the top, left, bottom, right.
         activation: activation after the bias; empty without an activation. ``clip`` limits values to 0 to 6.
         residual: whether a tensor of the output's shape is added.
-        dtypes: of data (and output), weight, bias.
-        extra: arguments of the table that Relay does not have; part of the identity.
+        dtypes: dtypes of data (and output), weight and bias.
+        extra: columns of the table that have no counterpart in Relay; part of the identity.
     """
 
     batch: int
@@ -90,7 +90,7 @@ class Conv:
 
     @property
     def keeps_size(self) -> bool:
-        """Whether the padding keeps height and width at stride 1, and their rounded-up quotients at other strides."""
+        """Whether the output has the height and width of the input, divided by the strides and rounded up."""
         wanted = (-(-self.height // self.stride[0]), -(-self.width // self.stride[1]))
         return self.convolution.out_sizes == wanted
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ArmBoard(TargetKind):
-    """A board; the user's options of the target replace the default ones.
+    """The kind of a target that is an ARM board; options in the user's target replace the default ones.
 
     Attributes:
         default_options: default options for LLVM.

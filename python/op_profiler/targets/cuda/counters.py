@@ -84,7 +84,7 @@ def read_kernels(output: str) -> list[Kernel]:
 
 
 def shares_of(kernels: Sequence[Kernel]) -> Counts:
-    """Return the mean of each metric over kernels, weighted by their times, and why a metric is missing."""
+    """Return the mean of each metric over kernels, weighted by their times; for each missing metric, the reason."""
     if not kernels:
         return Counts({}, dict.fromkeys(GPU_SHARE_NAMES, "it launches no kernel"))
     weights = [kernel.get(_TIME, 0.0) for kernel in kernels]

@@ -160,7 +160,8 @@ class GpuKernels:
         return ran
 
     def moved(self) -> GpuKernels:
-        """Return this object: CUDA's allocator places the tensors."""
+        """Return this object itself: CUDA's allocator places the tensors, so op_profiler cannot place a copy at other
+        addresses."""
         return self
 
     def call_overhead_us(self) -> float | None:

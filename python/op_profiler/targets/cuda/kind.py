@@ -33,7 +33,7 @@ _TORCH_WITH_CUDA = (
 
 
 class CudaKind(TargetKind):
-    """GPU 0 of those that this process can use, through the TVM with CUDA."""
+    """The kind ``cuda``: GPU 0 of those that this process can use, through the TVM with CUDA."""
 
     name = "cuda"
     on_gpu = True
@@ -72,7 +72,7 @@ class CudaKind(TargetKind):
             raise OpProfilerError(f"target cuda: this machine lacks {'; '.join(lacking)}")
 
     def resolve(self, target: str) -> Target:
-        """Return TVM's target of the text, as the user wrote it."""
+        """Return TVM's target for the user's target string, without further options."""
         return tvm_target(target)
 
     def default_thread_counts(self, place: Place | None) -> tuple[int, ...]:

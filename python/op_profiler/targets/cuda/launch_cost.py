@@ -50,7 +50,7 @@ class LaunchCost:
 
     Attributes:
         event_us: time from event to event around a kernel, beyond the kernel itself.
-        turn_us: time from the end of a kernel to the beginning of the next one, if that was launched before.
+        turn_us: time from the end of a kernel to the beginning of the next kernel, if the latter was already launched.
         edges_us: time of a kernel before its first and after its last instruction.
         timer_step_us: resolution of the timer that the kernel reads.
         uncertain_us: largest systematic error of every kernel's time; it has the same sign for all kernels.

@@ -18,9 +18,9 @@ _LAUNCHING_CORES = 0.85
 class GpuMeter:
     """A `LoadMeter` of a GPU, by NVIDIA's management library.
 
-    The use of the SMs by other processes, as NVML reports it, counts from 2 % on. If NVML does not report it (some
-    clouds, MIG), every other process with a context counts. The processor only launches, so its background load counts
-    only if no core is left for launching.
+    Use of the SMs by other processes, as NVML reports it, counts as background load from 2 % on. If NVML does not
+    report it (some clouds, MIG), every other process with a context on the GPU counts as background load. The processor
+    only launches, so its background load counts only if no core is left for launching.
 
     Args:
         library: the module ``pynvml``, initialized; None where it cannot be used.

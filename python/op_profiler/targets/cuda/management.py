@@ -12,7 +12,7 @@ from op_profiler.targets.cuda.load import GpuMeter
 
 
 class NoNvml:
-    """Returns None for everything; used for a GPU of another machine."""
+    """A stand-in for `Nvml` whose methods return None; used for a GPU of another machine."""
 
     def clock_mhz(self, which: str, *, maximum: bool = False) -> float | None:
         """Return None."""

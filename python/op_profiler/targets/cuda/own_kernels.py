@@ -47,7 +47,7 @@ _UNKNOWN_L2_BYTES = 1 << 25
 
 
 class OwnKernels:
-    """The compiled program with these kernels on GPU 0; it launches on the default stream.
+    """op_profiler's own CUDA kernels, compiled and loaded on GPU 0; they are launched on the default stream.
 
     Args:
         architecture: architecture of the GPU, such as ``sm_90``.
@@ -84,7 +84,7 @@ class OwnKernels:
 
 
 def own_kernels(runtime: RuntimeDevice) -> OwnKernels | None:
-    """Return the kernels for a GPU; None if there is no NVRTC to compile them with."""
+    """Return op_profiler's own kernels for a GPU; None if there is no NVRTC to compile them with."""
     compiler = machine_code.nvrtc()
     return None if compiler is None else OwnKernels(f"sm_{runtime.compute_version.replace('.', '')}", compiler)
 
@@ -128,7 +128,7 @@ class Spin:
 
 
 def flush_mechanism() -> str:
-    """Return how `Flush` works on this machine, for `Settings`."""
+    """Return how `Flush` works on this machine, as text for `Settings.cache_mechanism`."""
     return f"{'copy' if machine_code.nvrtc() is None else 'read'} of {_FLUSH_FACTOR} times the L2"
 
 

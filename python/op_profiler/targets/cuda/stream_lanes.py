@@ -35,7 +35,7 @@ class StreamLanes(PlanLanes):
     usual_count = 4
 
     def first(self, count: int) -> tuple[int, ...]:
-        """Return the numbers of 1 to 32 streams."""
+        """Return the numbers of `count` streams; raise UsageError unless `count` is 1 to 32."""
         if not 1 <= count <= _MOST_STREAMS:
             raise UsageError(f"--streams {count} is not possible here: give 1 to {_MOST_STREAMS}")
         return tuple(range(count))
@@ -94,5 +94,5 @@ class Graphs:
         self._runtime = Runtime()
 
     def on(self, stream: int) -> CudaGraph:
-        """Return a new graph whose first stream is this one."""
+        """Return a new graph whose first stream is `stream`."""
         return CudaGraph(self._runtime, stream)

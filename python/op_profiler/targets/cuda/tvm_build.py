@@ -120,7 +120,7 @@ def device_uuid() -> str:
 
 
 def missing() -> list[str]:
-    """Return what this build of TVM lacks to compile for a GPU that is not present, without importing it."""
+    """Return what is missing for the TVM with CUDA to compile, which works without a GPU; TVM is not imported."""
     lacking = []
     if root() is None and not os.environ.get("TVM_HOME"):
         lacking.append(f"the build of TVM with CUDA (source ./env_var.sh cuda, or pip install --no-deps {WHEEL})")

@@ -35,7 +35,8 @@ class CoreLanes(PlanLanes):
         return usable_cores()
 
     def first(self, count: int) -> tuple[int, ...]:
-        """Return cores in the order in which threads are bound to them."""
+        """Return the first `count` cores in the order in which threads are bound to them; raise UsageError if this
+        process may not use so many cores."""
         cores = binding_order()
         if not 1 <= count <= len(cores):
             raise UsageError(f"--threads {count} is not possible here: this process may use 1 to {len(cores)} cores")

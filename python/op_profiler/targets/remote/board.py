@@ -115,7 +115,7 @@ class Board:
 
     @contextlib.contextmanager
     def running(self, doing: str) -> Iterator[None]:
-        """Run code that does little but run kernels on the board, with `guard`."""
+        """As `guard`, for code that does little but run kernels on the board: `running_seconds` includes its time."""
         started = time.monotonic()
         try:
             with self.guard(doing):
@@ -132,8 +132,8 @@ class Board:
         return
 
     def close(self) -> None:
-        """Release the board. It is free once no object of the session exists; `threads` and this object refer to each
-        other.
+        """Release the board. The tracker regards it as free once no object of the session exists, so the references to
+        such objects are deleted.
 
         Loaded models are released first, because an array cannot be freed on the board after its session has ended.
         """
@@ -308,7 +308,8 @@ class BoardKernels:
         return True
 
     def moved(self) -> BoardKernels:
-        """Return this object: the board's runtime places the tensors."""
+        """Return this object itself: the board's runtime places the tensors, so op_profiler cannot place a copy at
+        other addresses."""
         return self
 
     def launch_gap_us(self) -> None:

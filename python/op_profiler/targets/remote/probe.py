@@ -47,8 +47,8 @@ _sent = itertools.count()
 
 
 def upload(session: RemoteSession, library: RuntimeModule, target: Target) -> RuntimeModule:
-    """Send a compiled module and load it there, under a unique name, because a second module of the same name
-    crashes."""
+    """Send a compiled module to the remote machine and load it there, under a unique name, because loading a second
+    module of the same name crashes."""
     tools = compiler_in_use().linking
     cc, tar = (importlib.import_module(f"{tools}.{name}") for name in ("cc", "tar"))
     compiler = cross_compiler(target)

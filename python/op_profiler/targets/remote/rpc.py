@@ -32,9 +32,13 @@ _OTHER_PROTOCOL = ("pending_request_bytes_", "protocol version mismatch", "Inval
 
 @contextlib.contextmanager
 def deadline(seconds: float, doing: str) -> Iterator[None]:
-    """Raise BoardLostError during a call into TVM that takes longer; works in the main thread only.
+    """Raise BoardLostError if the block, which calls into TVM, takes longer than `seconds`; outside the main thread,
+    there is no time limit.
 
-    If a signal interrupts TVM's sockets, they let Python's signal handlers run.
+    The limit is a signal, which also ends calls into TVM: TVM's sockets let Python's signal handlers run.
+
+    Args:
+        doing: what the block does, for the error message.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

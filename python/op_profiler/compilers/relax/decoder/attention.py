@@ -31,9 +31,10 @@ PAGE = 16
 
 @functools.lru_cache(maxsize=1)
 def kernels(one: Decoder) -> Any:
-    """Return the TIR functions by operator name, as an unscheduled module.
+    """Return a module with the unscheduled TIR functions of a decoder's attention, each under its `symbol`.
 
-    TVM parses them from Python source, which takes half of the build time of a step; all steps use the same ones.
+    TVM parses them from Python source, which takes half of the build time of a step. The module is therefore cached and
+    shared by all steps of the decoder.
     """
     tvm = load_tvm()
     from tvm.relax.frontend.nn.llm import kv_cache
@@ -56,8 +57,8 @@ def kernels(one: Decoder) -> Any:
 
 
 def scheduled(one: Decoder, target: Target) -> tuple[IRModule, dict[str, Schedule]]:
-    """Return the module under default schedules, with op_profiler's rotary embedding, and the schedule of each function
-    by its symbol."""
+    """Return the module of `kernels` with op_profiler's rotary embedding and default schedules, and the schedule of
+    each function by its symbol."""
     tvm, place = load_tvm(), symbol(ROPE)
     own = rope.rope(one.theta, one.heads, one.kv_heads, one.head_size).with_attr("global_symbol", place)
     functions = {name.name_hint: function for name, function in kernels(one).functions_items()}

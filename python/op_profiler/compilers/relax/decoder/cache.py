@@ -19,7 +19,7 @@ Kernel = Callable[[str], Any]
 
 
 def make_cache(step: DecoderStep, kernel: Kernel) -> Any:
-    """Return a cache in which every sequence has its past, with random values.
+    """Return a KV cache that already contains the earlier tokens of every sequence, with random values.
 
     Args:
         kernel: returns the kernels that the cache calls.

@@ -42,12 +42,12 @@ class DecoderLibrary(VmLibrary):
 def with_attention(
     built: BuiltModel, step: DecoderStep, kernels: IRModule, schedules: Mapping[str, Schedule], target: Target
 ) -> BuiltModel:
-    """Return a built step with the kernels of its attention.
+    """Return a built decoder step to which the kernels of its attention were added.
 
     Args:
         built: a build whose occurrences include the calls of attention.
         kernels: scheduled kernels of attention.
-        schedules: their schedules, by symbol.
+        schedules: schedules of `kernels`, by symbol.
     """
     with target:
         library = load_tvm().compile(kernels, target).mod

@@ -91,9 +91,10 @@ def requested_step(request: ModelRequest) -> DecoderStep:
 
 
 def read_decoder(name: str, tokens: int = 1) -> Decoder:
-    """Read sizes from the ``config.json`` of a folder; for the name of a type of models, return small sizes.
+    """Return the sizes of a decoder.
 
     Args:
+        name: a folder, whose ``config.json`` is read; or a type of models, for which small sizes are returned.
         tokens: number of tokens of a sequence at the end of the step.
 
     Raises:

@@ -34,7 +34,8 @@ SUFFIX = ".relax"
 
 @functools.lru_cache(maxsize=1024)  # called by a build, and again to read its kernels' loops
 def schedule_function(function: Any, vectors: Vectors) -> tuple[Any, Schedule]:
-    """Return a TIR function under the first rule that fits, and its schedule; unchanged if none fits.
+    """Schedule a TIR function by the first rule that fits; return the function and its schedule. If no rule fits, the
+    function is unchanged.
 
     Args:
         function: ``tvm.tirx.PrimFunc``.

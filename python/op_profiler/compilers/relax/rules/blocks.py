@@ -33,7 +33,7 @@ def extent(schedule: Any, loop: Any) -> int | None:
 
 
 def kinds(schedule: Any, block: Any) -> list[int]:
-    """Return TVM's code for each axis of a block: 0 spatial, `REDUCTION` reduced."""
+    """Return TVM's code for each axis of a block: 0 for a spatial axis, `REDUCTION` for a reduction axis."""
     return [int(v.iter_type) for v in schedule.get(block).iter_vars]
 
 
@@ -90,8 +90,8 @@ def anchor_of(schedule: Any) -> tuple[list[Any], Any, list[Any]]:
 
 
 def inline(schedule: Any, blocks: Sequence[Any], but: Sequence[str] = ()) -> list[Any]:
-    """Compute blocks where they are read; return those that remain, because of their names or because they cannot be
-    inlined."""
+    """Inline blocks into the blocks that read them; return those that remain: blocks named in `but`, and blocks that
+    cannot be inlined."""
     kept = []
     for block in blocks:
         if any(part in name_of(schedule, block) for part in but):

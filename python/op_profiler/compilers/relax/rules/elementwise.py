@@ -28,7 +28,7 @@ PARTS = 64
 
 
 def elementwise(schedule: Any, vectors: Vectors) -> Factors:
-    """Schedule each block separately, except those that can be inlined."""
+    """Schedule each block separately, except those that can be inlined; return the schedule factors."""
     blocks = blocks_of(schedule)
     inline(schedule, [b for b in blocks[:-1] if not reduces(schedule, b)])
     lanes = schedule_blocks(schedule, vectors, blocks_of(schedule))
@@ -36,7 +36,7 @@ def elementwise(schedule: Any, vectors: Vectors) -> Factors:
 
 
 def schedule_blocks(schedule: Any, vectors: Vectors, blocks: Sequence[Any]) -> int | None:
-    """Schedule these blocks separately; return the lanes of the last one's vectors."""
+    """Schedule these blocks separately; return the lanes of the last block's vectors, None without vectors."""
     lanes = None
     for block in blocks:
         lanes = _schedule(schedule, block, vectors)
@@ -96,8 +96,8 @@ def _in_tiles(schedule: Any, block: Any) -> None:
 
 
 def parallel_outer(schedule: Any, loops: Sequence[Any]) -> None:
-    """Run the outer loops in parallel: as few of them as give every thread a part, because a fused index has to be
-    divided again."""
+    """Fuse outer loops and run them in parallel: only as many as give every thread a part, because computing the loop
+    variables from the fused index takes a division for each loop."""
     iterations, count = 1, 0
     while count < len(loops) and iterations < PARTS:
         size = extent(schedule, loops[count])

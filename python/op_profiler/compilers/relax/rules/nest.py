@@ -121,11 +121,12 @@ def nest_of(  # noqa: PLR0913 - what rules differ in
     vectorize: int,
     compute_at: int | None = None,
 ) -> Nest:
-    """Return the nest of a rule that by default keeps its orders, does not split the reduction, unrolls the tile, and
-    runs all outer loops but the last in parallel.
+    """Return a nest with the default knob values of a rule: they keep the order of the loops, do not split the
+    reduction, unroll the tile, and run all outer loops but the last in parallel.
 
     Args:
-        tile: tile sizes by axis; axes of extent 1 are left out.
+        axes, order, reduction, split, lanes, block: as in `Nest`.
+        tile: default tile sizes by axis; axes of extent 1 are left out.
         vectorize: default number of lanes.
         compute_at: default position at which producers of the sum are computed; None without producers.
     """

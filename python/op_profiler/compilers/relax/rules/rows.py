@@ -93,7 +93,7 @@ class Rows:
     """A function that computes rows (a `SchedulableFunction`).
 
     Attributes:
-        common: number of leading axes; they count the rows.
+        common: number of leading axes; their indices identify a row.
         counts: extent of each leading axis; None if known only at run time.
         lengths: number of values of each reduction; None if known only at run time.
         lanes: number of values in a vector register.
@@ -240,7 +240,8 @@ def sum_in_vectors(schedule: Any, block: Any, knobs: Knobs) -> None:
     """Compute partial sums as vectors of neighbouring values.
 
     Args:
-        block: block of the sums; its first axis counts them.
+        block: block that computes the partial sums; its first axis is the index of the partial sum.
+        knobs: ``vectorize`` and ``unroll`` are used.
     """
     found = kinds(schedule, block)
     loops = schedule.get_loops(block)[-len(found) :]

@@ -24,7 +24,7 @@ _FEWEST_VALUES = 1 << 14  # of fewer, one thread has the sum before others have 
 
 
 def whole(schedule: Any, vectors: Vectors) -> Factors:
-    """Schedule one reduction of one tensor over all of its axes.
+    """Schedule one reduction of one tensor over all of its axes; return the schedule factors.
 
     Raises:
         RuleMismatch: the function is not of this kind, or has too few values for several threads.

@@ -21,7 +21,7 @@ class AppliedRecords:
     """Schedule records, applied to one function after the other.
 
     Attributes:
-        asked: computations queried so far, with or without a record.
+        asked: computations whose record was looked up so far, whether or not there is one.
         refused: the computations in `asked` whose record no longer fits.
     """
 
@@ -32,7 +32,8 @@ class AppliedRecords:
         self.refused: set[str] = set()
 
     def schedule_function(self, function: Any) -> tuple[Any, Schedule] | None:
-        """Return a function under its record; None if there is no record, or if the record no longer fits.
+        """Schedule a function by its record; return the function and its schedule. Return None if there is no record,
+        or if the record no longer fits.
 
         Args:
             function: ``tvm.tirx.PrimFunc``.

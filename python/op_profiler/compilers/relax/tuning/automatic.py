@@ -114,7 +114,8 @@ class SketchTask(FunctionTask):
         return factors_of_sketch(knobs)
 
     def applied(self, point: int) -> Schedule:
-        """Return the schedule of a point with the factors of its loops; without them if the point is invalid."""
+        """Return the schedule of a point, with the factors that its loops have; if the point is invalid, only with the
+        factors of its knobs."""
         schedule = self.schedule(point)
         try:
             made = self._scheduled(schedule.knobs)

@@ -22,7 +22,8 @@ Part = tuple[str, str]
 
 
 def with_loops(factors: Factors, schedule: Any) -> Factors:
-    """Return the factors with the order, parallel loop and lanes of the first block that sums, or of the last block.
+    """Return the factors with the loop order, parallel loops and lanes of the first block that sums; if no block sums,
+    of the last block.
 
     Args:
         schedule: ``tvm.s_tir.Schedule``.

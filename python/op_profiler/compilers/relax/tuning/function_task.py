@@ -57,7 +57,7 @@ class FunctionTask(Task):
         }
 
     def build(self, point: int | None) -> BuiltPoint:
-        """Compile the function under the schedule; the output is the last tensor."""
+        """Compile the function under the schedule of a point; the function's last tensor is its output."""
         return self._built(self._noted(self._values(point)).mod)
 
     def reference(self) -> Reference:

@@ -28,7 +28,7 @@ def arguments_of(function: Any) -> tuple[str, str, str]:
 
 
 def module_of(arguments: tuple[Any, ...]) -> Any:
-    """Return the module that was converted to these arguments."""
+    """Return the module that `arguments_of` converted to these arguments."""
     Workload = load_tvm().s_tir.meta_schedule.database.Workload
     return Workload.from_json(list(arguments[1:3])).mod
 

@@ -26,11 +26,13 @@ def nest_of(
     producers: bool = False,
     inner_tile_orders: bool = False,
 ) -> Nest:
-    """Return the nest of a tensor whose last axis contains vectors and lanes, or of one with a separate axis for each.
+    """Return the nest of a tensor with the axes `spatial` and an axis of lanes. In the tensor, the lanes are either the
+    last axis, or the inner part of the last axis.
 
     Args:
-        spatial: axes of the tensor; the last one has one element per vector.
-        lanes: extent of the vectorized part.
+        spatial: axes without the lanes; the last one has one element per vector.
+        lanes: extent of the axis of lanes, which is vectorized.
+        reduction, split, producers, inner_tile_orders: as in `Nest`.
     """
     axes = (*spatial, Axis("lane", lanes))
     order = tuple(axis.name for axis in spatial)

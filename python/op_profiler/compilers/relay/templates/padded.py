@@ -34,7 +34,9 @@ def copied_from(product: Any, wanted: tuple[int, ...], block: int, tag: str) -> 
     """Return the requested part of a padded product.
 
     Args:
-        block: columns of each block of the product, the last of which ends with the last requested column.
+        wanted: shape of the requested part.
+        block: number of columns in a block of the product; the last block ends with the last requested column.
+        tag: tag of the copying operation.
     """
     tvm = load_tvm()
     more = int(product.shape[-1]) - wanted[-1]

@@ -19,8 +19,8 @@ class Template:
     Attributes:
         register: registers it with AutoTVM and with Relay's op strategies; called once per process, after TVM was
             imported.
-        tasks: returns the tasks for the anchor of a fused operator, with the arguments that a build gives; empty if it
-            does not fit.
+        tasks: returns the tasks for the anchor of a fused operator, with the arguments that a build gives them; empty
+            if the template does not fit the anchor.
     """
 
     register: Callable[[], None]

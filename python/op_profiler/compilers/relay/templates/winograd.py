@@ -224,7 +224,7 @@ def _schedule_products(s: Any, cfg: Any, products: Any, alone: bool) -> None:
 
 
 def register() -> None:
-    """Register the template with AutoTVM and Relay, and let convolutions be replaced by it where it is faster."""
+    """Register the template with AutoTVM and Relay, and make Relay replace convolutions by it where it is faster."""
     tvm = load_tvm()
     arm_cpu, generic = tvm.relay.op.strategy.arm_cpu, tvm.relay.op.strategy.generic
     wrap = functools.partial(generic.wrap_compute_conv2d, need_data_layout=True, need_out_layout=True)
@@ -253,7 +253,7 @@ def register() -> None:
 
 
 def applies(kernel_size: Any, strides: Any, dilation: Any, groups: int, dtype: str) -> bool:
-    """Return whether a convolution can be computed in this way."""
+    """Return whether a convolution can be computed by this template of Winograd's algorithm."""
     plain = [tuple(int(v) for v in values) for values in (kernel_size, strides, dilation)]
     return plain == [(KERNEL, KERNEL), (1, 1), (1, 1)] and groups == 1 and dtype == "float32"
 
