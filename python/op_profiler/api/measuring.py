@@ -279,7 +279,7 @@ def check(
     request: Annotated[
         CheckRequest,
         Only("batch_size", "input_names", "input_shapes", "sequence_length", "check_outputs", "compiler", "precision"),
-        Only("db", "predictor", "seconds"),
+        Only("db", "include_noisy", "predictor", "seconds"),
     ],
 ) -> CheckResult:
     """Predict a model, measure it on this machine, and report which 90 % intervals contain the measured times.

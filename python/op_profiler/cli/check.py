@@ -35,7 +35,7 @@ def check(
         Only(
             "modelsource", "importer", "batch_size", "input_names", "input_shapes", "sequence_length", "check_outputs"
         ),
-        Only("compiler", "precision", "schedules", "threads", "device", "db", "predictor", "seconds"),
+        Only("compiler", "precision", "schedules", "threads", "device", "db", "include_noisy", "predictor", "seconds"),
     ],
     model: Annotated[str, typer.Argument(help="Name, source:name or path of a model file.")] = "",
     as_json: options.Json = False,

@@ -238,6 +238,7 @@ def _check_command(threads: int, request: PredictRequest) -> str:
         "--predictor": (request.predictor, "default"),
     }
     options += [f"{flag} {shlex.quote(str(value))}" for flag, (value, usual) in given.items() if value != usual]
+    options += ["--include-noisy"] * request.include_noisy
     return " ".join(["op-profiler check", shlex.quote(f"{model.source}:{model.name}"), *options])
 
 

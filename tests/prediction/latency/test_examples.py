@@ -195,6 +195,7 @@ def test_a_dataset_of_disturbed_times_is_used_on_request_only(tmp_path: Path) ->
     found = json.loads(done.stdout)
     assert done.returncode == 0 and found["tiers"]["measured"] == 1.0
     assert f"{len(found['operators'])} of the times that are used were disturbed" in done.stderr
+    assert f"op-profiler check local:{model} --threads 1 --db {address} --include-noisy" in done.stderr
     alone = op_profiler("predict", model, "--include-noisy", folder=tmp_path)
     assert alone.returncode == 2 and "add it with --db" in alone.stderr
 
