@@ -77,7 +77,8 @@ def report_result(
 
 
 def summary(result: CorunResult | TargetsResult) -> str:
-    """Return a text with the predicted and measured times, and whether the outputs equal those of sequential execution."""
+    """Return a text with the predicted and measured times, and whether the outputs equal those of sequential
+    execution."""
     if not isinstance(result, CorunResult):
         return _summary_of_targets(result)
     return _comparison(result, "sequential", f"plan ({result.compared.title})", result.compared.predicted_us)

@@ -71,7 +71,8 @@ def summary(prediction: GenerationPrediction) -> str:
 
 
 def origin(prediction: GenerationPrediction, chosen: Chosen) -> str:
-    """Return one line: the source of the estimate; for times of this machine, also the command that measures the steps."""
+    """Return one line: the source of the estimate; for times of this machine, also the command that measures the
+    steps."""
     text = source_of(prediction.tiers, "", prediction.threads, chosen)
     if not chosen.for_this_machine:
         return text

@@ -42,7 +42,8 @@ def show_results(results: Sequence[SetResult], quiet: bool) -> None:
 
 
 def published_text(published: Published | None) -> str:
-    """Return the published error as text, followed by its measure if this is not MAPE; a dash if nothing was published."""
+    """Return the published error as text, followed by its measure if this is not MAPE; a dash if nothing was
+    published."""
     if published is None:
         return "-"
     number = f"{published.percent:.3f}" if published.measure == "Spearman" else f"{published.percent:.1f}%"

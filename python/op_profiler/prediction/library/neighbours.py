@@ -46,7 +46,8 @@ class TableRoofline:
         )
 
     def bounds_us(self, table: Convolutions) -> tuple[np.ndarray, np.ndarray]:
-        """Return the computation time and the memory traffic time of each entry, microseconds, shape (entries,) each."""
+        """Return the computation time and the memory traffic time of each entry, microseconds, shape (entries,)
+        each."""
         flops, moved = work_of(table)
         return flops / self.flops_per_us, moved / self.bytes_per_us
 

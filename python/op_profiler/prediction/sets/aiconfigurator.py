@@ -115,7 +115,8 @@ def batched(sizes: np.ndarray, processor: Processor, time_us: np.ndarray) -> Ker
 
 
 def read_batched_products(folder: Path, system: str) -> Kernels:
-    """Return the batched products of latent attention in bfloat16, whose weights per head are 128 by 512 or 512 by 128."""
+    """Return the batched products of latent attention in bfloat16, whose weights per head are 128 by 512 or 512 by
+    128."""
     names = ("op_name", "bmm_dtype", "num_tokens", "num_heads", "latency")
     columns = read_columns(folder, system, "mla_bmm/mla_bmm", names)
     kept = columns["bmm_dtype"].astype(str) == "bfloat16"
