@@ -30,7 +30,8 @@ _REMOVED = {
 
 
 class Command(TyperCommand):
-    """Base class of commands, whose help texts may contain kinds of registries, such as ``{tuners}``."""
+    """Base class of commands; in their help texts, placeholders such as ``{tuners}`` stand for the names in a
+    registry."""
 
     interrupted: ClassVar[str] = "interrupted"
 

@@ -30,7 +30,8 @@ RemeasureOption = Annotated[
     str,
     Option(
         "Measure stored results again: failed (did not compile, crashed or computed wrong values), noisy (under "
-        "background load, unsteady, not converged, or on cores that were slower than usual or shared no cache) or all. "
+        "background load, unsteady, not converged, on cores that were slower than usual, or at several threads on "
+        "cores without a common cache) or all. "
         "Failures that the machine caused are always retried.",
         MEASURING,
     ),

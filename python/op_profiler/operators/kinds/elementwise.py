@@ -35,7 +35,8 @@ class Elementwise(Point):
     shape: tuple[int, ...]
 
     def expression(self, scope: Scope) -> Node:
-        """Return `op` of one or two inputs of `shape`; activations consist of basic ops (`activate`)."""
+        """Return `op` applied to one or two inputs of `shape`; `activate` composes activation functions of basic
+        ops."""
         relay = scope.relay
         x = scope.input(*self.shape)
         if self.op in (*UNARY, *ACTIVATIONS):

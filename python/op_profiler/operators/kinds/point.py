@@ -23,11 +23,11 @@ class Scope:
     """Creates variables and constants for Relay expressions, and collects the variables.
 
     Attributes:
-        relay: ``tvm.relay``, or a replacement that describes the result of its functions (`described.py`).
+        relay: ``tvm.relay``, or a stand-in whose functions return descriptions of operators (`described.py`).
         inputs: activations; `weights`: constants of a model.
         dtype: dtype of variables and constants by default.
-        out_dtype: dtype of the results of ops that compute sums, as in converted models; empty if it follows from the
-            dtypes of their inputs.
+        out_dtype: dtype of the results of ops that compute sums, such as dense, in models that were converted to
+            another precision; empty if it follows from the dtypes of the inputs.
         lanes: largest number of channels in a block, for kinds with blocked channels.
     """
 

@@ -110,7 +110,7 @@ def _part(
 
 
 def operator_part(operator: Operator, positions: tuple[int, ...], **known: Any) -> OperatorPart:
-    """Return the part of an operator; `known`: further fields of `OperatorPart`."""
+    """Return the page's data of one operator; `known`: values of further fields of `OperatorPart`."""
     return OperatorPart(
         key=operator.key,
         name=short_name(operator.name),

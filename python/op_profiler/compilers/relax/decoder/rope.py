@@ -25,9 +25,8 @@ def rope(theta: float, heads: int, kv_heads: int, size: int) -> Any:
         size: size of a head, even.
 
     Returns:
-        ``tvm.tirx.PrimFunc`` with these parameters. Inputs: qkv (tokens, heads + 2 * kv_heads, size), positions
-        (tokens,). Outputs: q (tokens, heads, size), k and v (tokens, kv_heads, size). A flag: embed q and k, or copy
-        them unchanged.
+        ``tvm.tirx.PrimFunc``. Inputs: qkv (tokens, heads + 2 * kv_heads, size), positions (tokens,). Outputs: q
+        (tokens, heads, size), k and v (tokens, kv_heads, size). A flag: embed q and k, or copy them unchanged.
     """
     load_tvm()
     from tvm.script import tirx as T

@@ -53,7 +53,7 @@ def offer(
     originals: dict[str, Callable[..., Any]],
     implementations: Mapping[str, tuple[Implementation, Applies]],
 ) -> None:
-    """Offer implementations next to TVM's own, with lower priority; all implementations of an op in one call.
+    """Offer all implementations of an op next to TVM's own, with lower priority; called once per op.
 
     Args:
         generic: the op's strategy, one of TVM's generic functions.

@@ -35,7 +35,7 @@ class AutoTvmTuner:
         return bool(self._tuner.has_next())
 
     def next_batch(self, count: int) -> Sequence[int]:
-        """Return the indices of the next configurations; AutoTVM's indices are the points of the task."""
+        """Return the points of the next candidates: an index of AutoTVM's space is the point of the task."""
         return [int(config.index) for config in self._tuner.next_batch(count)]
 
     def update(self, points: Sequence[int], results: Sequence[TrialResult]) -> None:
