@@ -40,7 +40,7 @@ def analyze(table: FactorTable, factors: Sequence[Factor], threshold: float) -> 
     Args:
         table: the measurements.
         factors: factors to analyze.
-        threshold: share of the latency, 0 to 1; a larger value of a factor must save more than this share to pay.
+        threshold: share of the latency, 0 to 1; a larger value of a factor pays only if it saves more than this share.
 
     Raises:
         MissingPackageError: scikit-learn or SciPy is not installed.

@@ -23,7 +23,8 @@ def _factors(option: str, text: str) -> tuple[str, ...]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AnalyzeRequest:
-    """Measurements and factors to analyze; without names, all factors."""
+    """Options of an analysis: the measurements, and the names of the factors; if no name is given, all factors are
+    analyzed."""
 
     db: Annotated[
         str | None, Option(f"Dataset (SQLAlchemy URL). Default: {DEFAULT_DB} and the trials included with the package.")

@@ -25,7 +25,8 @@ T = TypeVar("T")
 
 
 def from_python(function: Callable[..., T]) -> Callable[..., T]:
-    """Replace the requests among a function's parameters by keyword arguments, one per option, and document them."""
+    """Return a function in which each parameter of `function` that is a request is replaced by keyword arguments, one
+    per option of the request; they are added to the docstring."""
     fields: list[Field] = []
 
     def parameter(field: Field) -> inspect.Parameter:

@@ -13,7 +13,8 @@ from op_profiler.options import Field, with_options
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Return a function for typer that takes the options of requests where `function` takes the requests."""
+    """Return a function for typer in which each parameter of `function` that is a request is replaced by several
+    parameters, one per option of the request."""
     return with_options(function, _parameter, _value)
 
 

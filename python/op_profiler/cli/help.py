@@ -51,7 +51,7 @@ class Command(TyperCommand):
             raise typer.Exit(EXIT_INTERRUPTED) from None
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help text, in which kinds such as ``{tuners}`` are replaced by the names in their registries."""
+        """Write the help text; placeholders such as ``{tuners}`` are replaced by the names in the registry."""
         for parameter in self.params:
             parameter.help = filled(parameter.help or "")  # type: ignore[attr-defined]  # of options and arguments
         self.epilog = filled(self.epilog or "")
@@ -59,11 +59,11 @@ class Command(TyperCommand):
 
 
 class MeasuringCommand(Command):
-    """A command that stores each measurement when it is made."""
+    """A command that stores each measurement as soon as it is complete; after Ctrl-C, the same command resumes."""
 
     interrupted = "interrupted; stored measurements are kept, the same command resumes"
 
 
 def filled(text: str) -> str:
-    """Return a text in which kinds such as ``{tuners}`` are replaced by the names in their registries."""
+    """Return a text in which placeholders such as ``{tuners}`` are replaced by the names in the registry."""
     return _KIND.sub(lambda kind: ", ".join(registry_of(kind[1])), text)

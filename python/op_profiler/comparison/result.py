@@ -23,7 +23,8 @@ class RowComparison:
 
     Attributes:
         name: name of the operator's kernel; None for the whole model.
-        title: readable name of the operator; `layer`: layer of its first call, empty if unknown.
+        title: readable name of the operator.
+        layer: layer of the operator's first call; empty if unknown.
         layers: layer of each call in the second run, without calls whose layer is unknown.
         output: shape of the operator's output.
         keys: workload keys before and after; empty for the whole model.
@@ -32,8 +33,7 @@ class RowComparison:
         share: the operator's share of the time of all operators, the larger of before and after; None if unknown.
         schedules: schedules before and after as text; one entry if they are the same.
         estimate: estimated change; None if one of the two times is missing.
-        change: whether the change is real, corrected for the number of changes that are tested; None if one of the two
-            times is missing.
+        change: the change, judged together with all changes that are tested; None if one of the two times is missing.
         problem: reason why a time is missing; empty if both times are known.
     """
 
@@ -61,7 +61,7 @@ class RowComparison:
 
 @dataclasses.dataclass(kw_only=True)
 class LayerChange:
-    """Time of a layer in one run of the model, before and after, at one thread count, in microseconds.
+    """Time of a layer in one execution of the model, before and after, at one thread count, in microseconds.
 
     Attributes:
         real: whether the change of one of its operators is real (`Change.real`).

@@ -98,10 +98,10 @@ def only(run: TimedRun, matched: set[str]) -> tuple[OnlyOne, ...]:
 
 
 def row_of(before: TimedRun, after: TimedRun, one: Match, threads: int, **fields: Any) -> RowComparison:
-    """Return the row of a matched operator without its estimate.
+    """Return the row of a matched operator at one thread count.
 
     Args:
-        fields: further fields of `RowComparison`, such as ``estimate``.
+        fields: fields of the row that do not follow from the runs and the match, such as ``estimate``.
     """
     shares = [_share(run, key, threads) for run, key in ((before, one.before), (after, one.after))]
     operator = after.operators[one.after]

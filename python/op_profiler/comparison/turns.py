@@ -45,11 +45,11 @@ Times = dict[int, tuple[np.ndarray, np.ndarray]]
 
 @dataclasses.dataclass(frozen=True)
 class Side:
-    """One of the two models.
+    """One of the two models that are compared.
 
     Attributes:
         load: loads the library again, with several copies of the model's tensors.
-        groups: number of the operator of each kernel, shape (kernels,).
+        groups: for each kernel, the number of its operator, shape (kernels,).
     """
 
     load: Callable[[], LoadedModel]

@@ -108,7 +108,7 @@ batches. Drawing all earlier batches again for each batch would take quadratic t
 
 
 def batch_of(draw: Draw, number: int) -> Iterator[Batch]:
-    """Return an iterator over the batch `number` of a draw; it is empty if the draw has fewer batches."""
+    """Return an iterator that yields only batch `number` of a draw, and nothing if the draw has fewer batches."""
     name = msgspec.msgpack.encode(draw)
     gone, rest = _drawn.pop(name, (0, None))  # no other thread goes on in it meanwhile
     if rest is None or number < gone:

@@ -183,7 +183,7 @@ class Workforce:
         return len(job.failed_on) < _MOST_MACHINES and bool(self.others(job))
 
     def others(self, job: Job) -> list[str]:
-        """Return the workers that can do a job and are not on machines to avoid, by address.
+        """Return the addresses of the workers that can do a job and are not on machines to avoid.
 
         The result is empty if there are no machines to avoid, or if no other worker can do the job.
         """
@@ -198,7 +198,8 @@ class Workforce:
         return marked | job.drifted | job.failed_on
 
     def where_it_is_stored(self, job: Job) -> Needs:
-        """Return needs that only a machine with a stored result for the job meets; empty if none is suitable."""
+        """Return a requirement that only machines with a stored result for the job meet; empty if none of these
+        machines is suitable."""
         if not job.stored:
             return {}
         avoided = self._avoided(job)

@@ -132,7 +132,7 @@ class Frontend(abc.ABC):
         return False
 
     def takes_past(self, name: str) -> bool:
-        """Return, without loading the model, whether its steps can be measured with past tokens in a cache."""
+        """Return, without loading the model, whether its decoder steps can be measured with past tokens in a cache."""
         return False
 
     def has_framework(self, request: ModelRequest) -> bool:
@@ -143,7 +143,8 @@ class Frontend(abc.ABC):
         """Check a request without loading the model.
 
         Raises:
-            UsageError: the name is empty, the model does not have a named input, or it takes no sequence length.
+            UsageError: the name is empty, an option is out of range, or the request has an input, a sequence length or
+                a decoder step that the model does not have.
             UnknownNameError: there is no such model; the message lists similar names.
             MissingPackageError: the package that the model needs is not installed.
             ModelError: the file is missing, empty or of an unknown kind.

@@ -164,7 +164,7 @@ def read_batch(name: str) -> tuple[list[SampledOperator], int]:
 
 
 class SampleFrontend(Frontend):
-    """Batches that ``op-profiler sample`` created; users do not name this source."""
+    """The source of batches that ``op-profiler sample`` created, which the command itself uses, not its users."""
 
     source = "sample"
     has_precisions = True

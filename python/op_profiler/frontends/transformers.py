@@ -30,8 +30,8 @@ _HINT = "A folder with a checkpoint works too; nothing is downloaded."
 
 
 def has_small_sizes(name: str) -> bool:
-    """Return whether steps of a decoder have the sizes of a small model: for a name of `DECODERS` that is not a
-    folder."""
+    """Return whether decoder steps of a model have the sizes of a small model: True for a name in `DECODERS`, unless it
+    is a folder with a checkpoint."""
     return name in DECODERS and not Path(name).is_dir()
 
 

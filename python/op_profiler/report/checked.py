@@ -63,8 +63,8 @@ def interval(one: Check) -> str:
 
 
 def show_coverage(coverage: Sequence[HeldChecks]) -> None:
-    """Print the number of checks, and of measured times in the predicted interval, in one row per processor, thread
-    count, predictor and kind."""
+    """Print a table with a row per processor, thread count, predictor and kind (networks or operators): the number of
+    checks, and how many of the measured times were in the predicted interval."""
     if not coverage:
         print("no prediction was checked on this machine yet: op-profiler check MODEL")
         return

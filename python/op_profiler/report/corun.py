@@ -46,7 +46,7 @@ def report_result(
     Args:
         quiet: print the summary only.
         json_file: ``-`` for standard output; nothing else is printed then.
-        plan_file, trace_file, report_file: files for a plan; not available for several targets.
+        plan_file, trace_file, report_file: files to write about a plan; ignored if `result` is a `TargetsResult`.
 
     Raises:
         OpProfilerError: a file cannot be written.
@@ -188,13 +188,15 @@ def _us(timed: TimedWays, way: int) -> str:
 
 
 def report_sweep(found: Sequence[EndedTask], *, quiet: bool, json_file: Path | None) -> int:
-    """Print and write the results of policies on the machines of a cluster, one row or object each.
+    """Print the results of co-runs on the machines of a cluster as a table with a row per task, and failures on stderr;
+    write the results as a JSON list.
 
     Args:
+        quiet: print no table.
         json_file: as in `report_result`.
 
     Returns:
-        The exit code.
+        The exit code: the largest of all tasks.
     """
     rows = [_of_machine(ended) for ended in found]
     text = json_text.dumps([row for row, _ in rows], indent=1)

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 def show_contents(held: Contents) -> None:
-    """Print tables of the models and devices, then the numbers of other measurements and of failures, and the size."""
+    """Print tables of a dataset's models and devices, then the numbers of other measurements and of failures, and the
+    size of the dataset."""
     console = screen()
     rows = [
         [

@@ -203,7 +203,8 @@ def origin(prediction: NetworkPrediction, chosen: Chosen) -> str:
 
 
 def source_of(tiers: Mapping[str, float], interval: str, threads: int, chosen: Chosen) -> str:
-    """Return a text with the source of most of an estimate, its interval, and why the interval is wider than usual.
+    """Return a text with the source of most of an estimate, the device, the interval, and, if the interval is wider
+    than usual, the reason.
 
     Args:
         tiers: share of the time by source of the estimate.
@@ -243,7 +244,7 @@ def _check_command(threads: int, request: PredictRequest) -> str:
 
 
 def show_devices(devices: Sequence[DeviceName]) -> None:
-    """Print the devices that a predictor supports; the beginning of a key or a part of a name selects one."""
+    """Print a table of devices, with a row for each: key, name, cores, target, and whether it is this machine."""
     rows = [
         [one.key, one.processor, str(one.cores or "-"), one.target, "yes" if of_this_machine(one) else "no"]
         for one in devices

@@ -10,10 +10,11 @@ from op_profiler.report.tables import numbers, print_line, screen, show_table, t
 
 
 def show_results(results: Sequence[SetResult], quiet: bool) -> None:
-    """Print a table of all splits, the numbers of skipped rows, and the absent sets.
+    """Print a table with a row per public set and split, then the skipped rows of each set, or the command that fetches
+    the set if it is absent.
 
     Args:
-        quiet: print one line per split instead of the table.
+        quiet: print one line per split instead of the table, and no skipped rows.
     """
     scores = [score for result in results for score in result.scores]
     console = screen()

@@ -205,8 +205,8 @@ class Evidence:
 
     @property
     def far_steps(self) -> tuple[int, ...]:
-        """Distances in bytes between accesses of successive iterations of the hottest loop whose cache lines share few
-        sets of the first-level cache; empty if the tensors fit into half of this cache."""
+        """Steps in bytes by which the hottest loop moves through memory from one iteration to the next, only those that
+        map to few sets of the first-level cache; empty if the tensors fit into half of this cache."""
         if self.code is None or self.moved_bytes <= self.limits.cache_bytes.get("l1", 0) // 2:
             return ()
         return tuple(step for step in self.code.hottest.far_steps if step % _SET_BYTES == 0)

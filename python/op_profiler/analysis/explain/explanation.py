@@ -116,14 +116,14 @@ class OperatorExplanation(msgspec.Struct, frozen=True, kw_only=True):
         hot_us: time with its tensors in the caches.
         cold_us: time with its tensors flushed from the caches; None if it was not measured.
         one_thread_us: time in the model with one thread.
-        compute_share: share of the compute peak that it reaches; None for operators without FLOPs.
+        compute_share: share of the compute peak that the operator reaches; None for operators without FLOPs.
         traffic_shares: by cache level and ``memory``: bytes of its tensors divided by its time, as a share of the peak
             bandwidth. Above 1, some tensors were in a nearer cache.
-        code: its hottest loop; None if the machine code was not found.
+        code: hottest loop of its kernel; None if the machine code was not found.
         losses: the largest first; losses whose interval spans more than a factor of ten come last.
         sureness: share of random draws from the losses' intervals in which the first loss is the largest; None if there
             are no losses.
-        unexplained_us: part of `time_us` that neither work nor losses explain.
+        unexplained_us: part of `time_us` that neither the work at the peaks nor the losses explain.
         foreign_load: whether there was background load; None if that is unknown.
         source_lines: lines of the user's torch code that make its calls, such as ``net.py:12``.
         advice: advice against the first loss; None if this loss is too small to act on.
@@ -174,12 +174,12 @@ class ModelAdvice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Baseline(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole model in one of this project's builds or in another runtime, measured alternately.
+    """Time of the whole model in one of this project's builds or in another runtime; all are measured alternately.
 
     Attributes:
         name: one of this project's builds (`op_profiler.comparison.peers.result.OURS`), or the name of the runtime.
         version: version of the runtime's package; for this project's builds, name of the compiler.
-        median_us: time of a run; None if it was not measured, for the reason `problem`.
+        median_us: time of a run; None if the baseline was not measured, for the reason `problem`.
         ratio: time of the default build divided by the time of this baseline; above 1, this baseline is faster.
         ratio_low, ratio_high: 95 % interval of the ratio.
         agree: whether its outputs agree with those of the default build; None for the default build.
@@ -196,7 +196,7 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelExplanation(msgspec.Struct, frozen=True, kw_only=True):
-    """Explanation of a model: of the operators that take most of its time.
+    """Explanation of the operators that take most of a model's time, and advice for the whole model.
 
     Attributes:
         model: name of the model.

@@ -61,7 +61,8 @@ def _keys(dataset: Dataset, build: BuildRequest, content: str, machine: str) -> 
 
 
 def build_of(operator: str, db: str) -> BuildRequest:
-    """Return the build of the first model in the dataset that calls an operator, from its recipe or its row.
+    """Return the build of the first model in the dataset that calls an operator, from the model's recipe; if the model
+    has no recipe, a build with the model's name, source and batch size.
 
     Raises:
         UsageError: no model in the dataset calls the operator, or the model cannot be explained.

@@ -96,7 +96,8 @@ class MachineLoop:
 
     @property
     def far_steps(self) -> tuple[int, ...]:
-        """Distances in bytes between accesses of successive iterations that skip most of the bytes in between."""
+        """Steps in bytes by which accesses move through memory from one iteration to the next, only those that skip
+        most of the bytes in between."""
         increments = self._increments()
         at: dict[tuple[str, str, int], set[int]] = {}
         for line in self.body:
@@ -159,7 +160,7 @@ class KernelCode:
     def hottest(self) -> MachineLoop:
         """The deepest loop with arithmetic; of several such loops, the one with most FLOPs per iteration.
 
-        If no loop has arithmetic, the deepest loop, of several the one that stores most bytes.
+        If no loop has arithmetic, it is the deepest loop; of several such loops, the one that stores most bytes.
         """
         computing = [loop for loop in self.loops if loop.flops]
         return max(computing or self.loops, key=lambda loop: (loop.depth, loop.flops, sum(loop.stores)))

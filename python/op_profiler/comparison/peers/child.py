@@ -38,7 +38,7 @@ _LEAST_RUNS = 3
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PeerTask:
-    """The model that a process runs, and the runtime that it uses.
+    """Task of the separate process: the model to run, and the runtime to run it in.
 
     Attributes:
         peer: name of the runtime.

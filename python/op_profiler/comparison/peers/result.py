@@ -15,7 +15,7 @@ apply, and ``rule`` these records and, for operators without a record, the proje
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RuntimeTime:
-    """A model in one runtime at one thread count; times are microseconds of a run.
+    """Time of a model in one runtime at one thread count, in microseconds of a run.
 
     Attributes:
         name: one of `OURS`, or the name of the runtime.
@@ -24,9 +24,10 @@ class RuntimeTime:
         ratio: time of the default build divided by the time of this runtime in the same round, median over the rounds;
             above 1, this runtime is faster.
         ratio_low, ratio_high: 95 % interval of the ratio (order statistics); None if there were too few rounds.
-        threads: thread count that the runtime reports; `busy_threads`: number of threads that worked while it ran.
-        difference: largest difference between its outputs and those of the default build, as a share of the largest
-            value; None for the default build.
+        threads: thread count that the runtime reports.
+        busy_threads: number of threads that worked while the model ran.
+        difference: largest difference between the outputs of this runtime and those of the default build, as a share of
+            the largest value; None for the default build.
         agree: whether the difference is within the tolerance of float32; None for the default build.
         distortion: time of a run with the runtime's profiler divided by the time without; None if it has no profiler.
         problem: reason why the runtime was not measured; empty if it was.
@@ -56,7 +57,7 @@ class PeerLayer:
         ours_us: time of the layer in this project's build, microseconds.
         peers_us: time of the layer in each profiled runtime, microseconds, scaled so that all nodes of the runtime
             together take the time of the model without the profiler; None if no node of the runtime belongs to this
-            layer, for example because its kernel belongs to another layer.
+            layer, for example because the runtime's kernel for it belongs to another layer.
         lost_us: `ours_us` minus the time in the runtime `AtThreads.best`; None if that runtime has no time of it.
         advice: what to try, empty without advice; `command`: the command for the advice.
     """

@@ -29,7 +29,7 @@ _OF_NUMBERS: dict[str, Callable[..., Any]] = {
 
 
 def with_known_loops(module: IRModule, params: Mapping[str, DeviceArray]) -> tuple[IRModule, tuple[str, ...]]:
-    """Return the typed module in which loops that depend only on constants are unrolled and such branches resolved; and
+    """Return the typed module in which loops and branches that depend only on constants are unrolled or resolved, and
     notes for the user.
 
     Args:

@@ -33,8 +33,8 @@ def replace(field: Any, values: list[Any]) -> None:
 
 
 def remove(tensors: Any, names: Container[str]) -> None:
-    """Remove tensors from a repeated field by name. `replace` would copy the remaining ones, and protobuf would keep
-    both."""
+    """Remove tensors from a repeated field by name. `replace` would copy the remaining tensors, and protobuf would keep
+    both copies."""
     for index in reversed(range(len(tensors))):
         if tensors[index].name in names:
             del tensors[index]
@@ -57,7 +57,7 @@ def bodies_of(node: Any) -> list[Any]:
 
 
 def graphs_in(graph: Any) -> Iterator[Any]:
-    """Return the bodies of If and Loop, the innermost first, then the graph itself."""
+    """Yield the bodies of the nodes If, Loop and Scan in a graph, the innermost first, then the graph itself."""
     for node in graph.node:
         for body in bodies_of(node):
             if body.node:
@@ -140,7 +140,7 @@ class Constants:
     """The small constants of a model: initializers, known shapes, and values computed from these alone.
 
     Args:
-        sizes: sizes of all tensors; computed when a node needs them.
+        sizes: returns the sizes of all tensors; called when a node needs them.
     """
 
     def __init__(self, model: Any, sizes: Callable[[], Mapping[str, Dims]]) -> None:

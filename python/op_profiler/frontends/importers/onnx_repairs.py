@@ -95,8 +95,8 @@ def _dense(sparse: Any) -> Any:
 
 
 def reliable_sizes(model: Any, shapes: Mapping[str, Dims]) -> dict[str, Dims]:
-    """Return the sizes of all tensors that onnx infers; empty if the sizes are wrong, because onnx counts windows of a
-    pool that begin outside the data."""
+    """Return the sizes of all tensors that onnx infers; empty if the model has a pool whose size onnx infers wrongly,
+    because it counts a window that begins outside the data."""
     sizes = sizes_in(model, shapes)
     pools = [n for graph in graphs_in(model.graph) for n in graph.node if n.op_type in _POOLS]
     return {} if any(attribute(one, "ceil_mode", 0) and True in _outside(one, sizes) for one in pools) else sizes

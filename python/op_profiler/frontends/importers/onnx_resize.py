@@ -16,7 +16,7 @@ _BY_SCALE = (b"half_pixel", b"half_pixel_symmetric", b"pytorch_half_pixel", b"as
 
 
 class FractionalScales(Rewriting):
-    """Rewrites the Resize nodes of one model that Relay imports."""
+    """Rewrites the Resize nodes of one model, for Relay's importer."""
 
     def spell_out(self) -> None:
         """Write each Resize with a fractional scale or antialiasing as weighted sums, axis by axis.

@@ -84,7 +84,7 @@ class Rewriting:
         return value
 
     def folded(self, graph: Any, node: Any) -> list[Any]:
-        """Replace a node whose output is known by a constant (a `Rewrite`)."""
+        """Replace a node by a constant if the value of its output is known (a `Rewrite`)."""
         known = self.constants.value(node.output[0])
         if known is None:
             return [node]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 def begins_outside(data: int | None, size: int, step: int, pads: tuple[int, int], dilation: int) -> bool | None:
-    """Return whether rounding up the number of windows adds one that begins in the padding after the data.
+    """Return whether rounding up the number of windows adds a window that begins in the padding after the data.
 
     Args:
         data: number of elements along the dimension; None if known only at run time.

@@ -21,8 +21,8 @@ class FormsConverter(OperatorConverter):
         self.convert_map |= {"SELECT_V2": self.convert_select, "WHERE": self.convert_where}
 
     def convert_select(self, op: Any) -> Any:
-        """Convert a selection: a one-dimensional condition selects rows of operands with more dimensions; SELECT_V2
-        broadcasts all."""
+        """Convert a selection: a one-dimensional condition selects rows of operands with more dimensions; in SELECT_V2,
+        the condition and the operands are broadcast."""
         condition, one, other = (self.get_tensor_expr(given) for given in self.get_input_tensors(op))
         rank, rows = len(infer_shape(one)), infer_shape(condition)
         if self.get_op_code_str(op) == "SELECT" and len(rows) == 1 and rank > 1:

@@ -16,7 +16,7 @@ class NamedModel(tflite.Model):
     """A TFLite model whose subgraphs are `NamedGraph`s.
 
     Attributes:
-        outputs: numbers of the output tensors; None: those of the file.
+        outputs: numbers of the output tensors; None: the outputs of the file.
     """
 
     __slots__ = ("outputs",)

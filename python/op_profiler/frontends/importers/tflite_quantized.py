@@ -92,7 +92,7 @@ class QuantizedConverter(OperatorConverter):
         )
 
     def convert_fully_connected(self, op: Any) -> Any:
-        """Convert a dense layer with one scale for each row of the weights; TVM uses one for all."""
+        """Convert a dense layer with one scale for each row of the weights; TVM uses one scale for all rows."""
         inputs, (output,) = self.get_input_tensors(op), self.get_output_tensors(op)
         scales = inputs[1].qnn_params["scale"].data.numpy() if inputs[1].qnn_params else np.zeros(())
         if not inputs[0].qnn_params or scales.size == 1:

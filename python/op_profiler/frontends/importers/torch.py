@@ -153,7 +153,7 @@ def _compare_outputs(module: Any, returned: Sequence[Any], name: str) -> None:
 
 
 def by_keyword(model: Any, names: Sequence[str]) -> Any:
-    """Return the model as a module that takes its inputs by position, as a trace requires."""
+    """Return a module that takes inputs by position, as a trace requires, and passes them to the model by `names`."""
     return _wrapped(model, lambda inner, *tensors: inner(**dict(zip(names, tensors, strict=True)))).eval()
 
 

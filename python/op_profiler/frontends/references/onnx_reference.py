@@ -23,7 +23,7 @@ class OnnxReference(FrameworkReference):
     Args:
         path: path of the file.
         resized: returns the model with the input sizes of the import; None if these are the sizes in the file.
-        lower: imports the model with other outputs, by their names.
+        lower: imports the model with the named values as outputs instead of its own outputs.
     """
 
     framework = "onnxruntime"
@@ -45,8 +45,8 @@ class OnnxReference(FrameworkReference):
         return self._run(batches).outputs
 
     def opened(self, batches: Sequence[Mapping[str, np.ndarray]]) -> Opened | None:
-        """Run the model so that the results of all nodes are outputs; import it with those outputs that depend on the
-        inputs."""
+        """Run the model with the results of all nodes as outputs, then import it with only the outputs that depend on
+        the inputs."""
         ran = self._run(batches, nodes=True)
         kept = varying(ran.outputs)
         names = [ran.names[place] for place in kept]

@@ -27,7 +27,7 @@ _SMALL_BYTES = 64 << 20
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReferenceRun:
-    """Task of the separate process.
+    """Task of the separate process: a model to run in its own framework.
 
     Attributes:
         form: form of the file.
@@ -35,7 +35,7 @@ class ReferenceRun:
         data: folder with external weights; empty for TFLite.
         inputs: names, in the order of the model.
         batches: number of batches of inputs.
-        nodes: whether the values of all nodes are outputs.
+        nodes: whether to return the values of all nodes as outputs.
     """
 
     form: Literal["onnx", "tflite"]

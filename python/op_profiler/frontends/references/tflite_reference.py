@@ -19,7 +19,8 @@ class TfliteReference(FrameworkReference):
 
     Args:
         path: path of the file.
-        lower: imports the model with other tensors as outputs, by their numbers.
+        lower: imports the model with the tensors of these numbers as outputs instead of its own outputs; also returns
+            their names.
     """
 
     framework = "LiteRT"
@@ -36,7 +37,7 @@ class TfliteReference(FrameworkReference):
         return self._run(batches).outputs
 
     def opened(self, batches: Sequence[Mapping[str, np.ndarray]]) -> Opened | None:
-        """Run the model with all tensors preserved, and import it with those that depend on the inputs as outputs."""
+        """Run the model with all tensors as outputs, then import it with only the outputs that depend on the inputs."""
         ran = self._run(batches, nodes=True)
         kept = varying(ran.outputs)
         model, names = self._lower([int(ran.names[place]) for place in kept])

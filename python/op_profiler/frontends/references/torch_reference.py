@@ -47,7 +47,8 @@ class TorchReference(FrameworkReference):
         return [self._run(model, batch) for batch in batches]
 
     def opened(self, batches: Sequence[Mapping[str, np.ndarray]]) -> Opened | None:
-        """Run the module with the values of its nodes or innermost modules as outputs; None for TorchScript."""
+        """Run the module with the values of its nodes (exported programs) or innermost modules as outputs, then import
+        it with only the outputs that depend on the inputs; return None for TorchScript."""
         model = self._load()
         inner = unwrapped(model)
         if isinstance(inner, torch.jit.ScriptModule):

@@ -23,7 +23,7 @@ _CODECS = ("upsampling_ratios", "downsampling_ratios")
 
 
 class Input(NamedTuple):
-    """Example of one input; for token ids also the size of the vocabulary, the first id that is too large."""
+    """Example of one input; for token ids, `high` is the first id that is too large: the size of the vocabulary."""
 
     tensor: Any
     high: int = 2

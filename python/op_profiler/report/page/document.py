@@ -20,9 +20,10 @@ class Time(Part):
         disturbed_by: disturbances of the rounds other than background load.
         quiet_share: share of the rounds that are quiet, 0 to 1; the median uses only these.
         discarded_share: share of the rounds that were disturbed, discarded and repeated, 0 to 1.
-        rounds_us: mean over the calls of each round.
-        counted: events of one call by name, or shares of a GPU's peaks; `not_counted`: why others are missing. Both are
-            empty if no counters were requested.
+        rounds_us: for each round, the mean time of its calls; of many rounds, only some are listed.
+        counted: hardware events of one call by name, or shares of a GPU's peaks.
+        not_counted: by name of an event, why it is missing from `counted`. Both are empty if no counters were
+            requested.
     """
 
     median_us: float | None = None
@@ -44,11 +45,11 @@ class Time(Part):
 
 
 class RunPart(Part):
-    """The whole model at one thread count.
+    """Times of the whole model at one thread count.
 
     Attributes:
         before_us, after_us: median of the whole model before the first and after the last round.
-        sum_us: sum over its operators and their calls; None if an operator has no time.
+        sum_us: sum of the times of all calls of the model's operators; None if an operator has no time.
         ratio: see `op_profiler.measure.measurement.ModelTiming.ratio`.
         remark: why the whole model and the sum cannot be compared.
         missing: operators that are missing from the sum.
@@ -70,9 +71,9 @@ class LoopPart(Part):
     """One loop of a kernel.
 
     Attributes:
-        depth: number of loops around it.
-        kind: serial, parallel, vectorized, unrolled, or the axis of a GPU to which it is bound.
-        body: what it computes, if there is no loop inside.
+        depth: number of loops around this loop.
+        kind: serial, parallel, vectorized, unrolled, or the axis of a GPU to which the loop is bound.
+        body: text of what an innermost loop computes; empty for other loops.
     """
 
     depth: int
@@ -83,7 +84,7 @@ class LoopPart(Part):
 
 
 class SchedulePart(Part):
-    """Template, knobs, and their effect on the loops."""
+    """The schedule of an operator: its template, its knobs, and the factors of the loops that result from them."""
 
     template: str
     origin: str
@@ -92,10 +93,10 @@ class SchedulePart(Part):
 
 
 class Alone(Part):
-    """An operator called in isolation, with hot or cold caches; or the vendor's kernel for its heavy op.
+    """Time of an operator, or of its heavy op under one schedule or in the vendor's kernel, called in isolation.
 
     Attributes:
-        what: the cache state, or the name of the vendor's kernel.
+        what: for an operator, the cache state; for a heavy op, the template, or the name of the vendor's kernel.
         of_anchor: whether only the heavy op was called, without the ops that are fused to it.
         disturbed: whether it was measured under background load, or its rounds were unsteady.
     """
@@ -197,7 +198,8 @@ class RooflinePart(Part):
     """Peaks at one thread count, as the probe of the device measured them.
 
     Attributes:
-        attained_by: operator whose rate is `flops_per_us`, if it is above the rate of the probe.
+        attained_by: name of an operator with a higher rate than the probe measured; `flops_per_us` is then the rate of
+            this operator. Empty if no operator has a higher rate.
     """
 
     threads: int
@@ -220,7 +222,7 @@ class SearchPart(Part):
     """Trials of one heavy op under the same conditions.
 
     Attributes:
-        progress: by template, pairs of the number of a trial and the best time so far.
+        progress: for each template, pairs of the number of a trial and the best time up to this trial.
         best: the fastest trials.
         default_us, best_us: times of the compiler's own template and of the best finalist, measured alternately at the
             end of the search; None if unknown.
@@ -249,7 +251,7 @@ class Tuning(Part):
     """Results of searches for one heavy op.
 
     Attributes:
-        operators: keys of the fused operators that contain it.
+        operators: keys of the fused operators that contain the heavy op.
     """
 
     key: str
@@ -277,7 +279,7 @@ class Prediction(Part):
 
 
 class DevicePart(Part):
-    """Device of a model; `facts` are pairs of name and value for readers."""
+    """Device of a model; `facts` are properties that the page shows, as pairs of name and value."""
 
     key: str
     processor: str
@@ -290,13 +292,13 @@ class ModelPart(Part):
 
     Attributes:
         predicted: whether all times are predictions and nothing was measured.
-        about: facts about the run for readers, pairs of name and value.
+        about: facts about the run that the page shows, as pairs of name and value.
         label, compiler, content: label of the run, compiler of the code, and fingerprint of the model with the shapes
             of its inputs: equal on all devices of one model; empty if unknown.
         verdict: results in sentences, the most important first.
         warnings: limits of the results: no convergence, background load, failures.
         reads: for each call, the calls whose outputs it reads; None if unknown.
-        unknown: by name of a section, why data is missing, or how to get it.
+        unknown: for each section without data, by the section's name: why the data is missing, or how to get it.
         predictor: name of the predictor of the estimates.
     """
 

@@ -149,7 +149,7 @@ def _schedule_part(schedule: Schedule) -> SchedulePart:
 
 
 def factors_part(factors: Factors) -> dict[str, Any]:
-    """Return the factors that are not None, by name."""
+    """Return the fields of `factors` that are not None, by name."""
     return {name: value for name, value in dataclasses.asdict(factors).items() if value is not None}
 
 
@@ -213,7 +213,7 @@ def _turnaround(rows: Mapping[int, StoredMeasurement]) -> TurnaroundPart | None:
 
 
 def loops_of(code: str) -> list[LoopPart]:
-    """Return loops in order, each with the number of loops around it; empty if the code cannot be parsed.
+    """Return the loops of a kernel in the order of its code; empty if the code cannot be parsed.
 
     Args:
         code: TVMScript, which is a subset of Python's grammar.

@@ -37,7 +37,7 @@ def predictions_of(
         threads: thread counts.
 
     Raises:
-        OpProfilerError: the predictor cannot answer.
+        OpProfilerError: the predictor cannot predict the model.
     """
     network = Network.of_calls(name, [operator for operator, _ in operators], [len(calls) for _, calls in operators])
     predictions: list[Prediction] = []
@@ -85,7 +85,8 @@ def predictor_sentence(
     """Return a sentence that names the device whose times a predictor learned.
 
     Args:
-        user_source: dataset, device, file or calibration that the user named; its device is then what the user wants.
+        user_source: dataset, device, file or calibration that the user named as the source of the predictor; None if
+            the user named none.
         notes: notes on how the predictor was made.
         target: target of the requested times; None: this processor.
     """

@@ -33,8 +33,8 @@ def chosen_models(dataset: Dataset, names: Sequence[str]) -> list[Model]:
 
     Args:
         names: each a model's name, ``source:name``, or at least six digits of the beginning of a key. If several models
-            have the same name, for example with different batch sizes, the latest model with times is chosen, and this
-            model on every other device. If none of them has times, as after a dry run, the latest is chosen.
+            have the same name, for example with different batch sizes, the latest model with times is chosen, followed
+            by the same model on every other device. If none has times, as after a dry run, the latest is chosen.
 
     Raises:
         UnknownNameError: there is no such model; the message names the most similar.

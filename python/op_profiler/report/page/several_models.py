@@ -31,7 +31,8 @@ class CorunPart(Part):
     """Models whose operators ran side by side.
 
     Attributes:
-        bars: operators of one run of the plan; `sequential`: operators of sequential execution.
+        bars: timeline of one run of the plan.
+        sequential: timeline of sequential execution.
         lane: what a lane is: ``core`` or ``stream``.
     """
 
@@ -68,10 +69,11 @@ class Relation(Part):
 
 
 class TurnsPart(Part):
-    """Number of operators of an anchor with the same turnaround point in a factor, or without one for the same reason.
+    """Operators of one anchor that have the same turnaround point in a factor, or no turnaround point for the same
+    reason.
 
     Attributes:
-        operators: this number; an operator counts once for each of its curves.
+        operators: number of these operators; an operator counts once for each of its curves.
         value, reason: turnaround point, and why there is none, as in `op_profiler.analysis.turnaround.Knee`.
     """
 
@@ -95,7 +97,7 @@ class Analysis(Part):
 
 
 class ComparedRow(Part):
-    """A whole model (without a name) or an operator, before and after.
+    """Times of a whole model (`name` is None) or of an operator in the two runs of a comparison.
 
     Attributes:
         model: number of the pair of runs in `ComparisonPart.runs`.
@@ -103,7 +105,7 @@ class ComparedRow(Part):
         change: change as a share of the time before; None if one of the two times is missing.
         low, high: interval of the change; None if unknown.
         real: whether the change is real; None if unknown.
-        words: the judgement, and possible reasons.
+        words: the judgement of the change, and possible reasons for it.
     """
 
     model: int
@@ -122,7 +124,7 @@ class ComparedRow(Part):
 
 
 class ComparedLayer(Part):
-    """A layer of a model; see `op_profiler.comparison.result.LayerChange`."""
+    """Times of a layer in the two runs of a comparison; see `op_profiler.comparison.result.LayerChange`."""
 
     model: int
     layer: str
@@ -133,7 +135,7 @@ class ComparedLayer(Part):
 
 
 class ComparedRun(Part):
-    """Two runs of a model.
+    """A pair of runs of a model that are compared.
 
     Attributes:
         title: name of the model.

@@ -68,13 +68,16 @@ def _holds(operator: Described, anchor: Described) -> bool:
 def tunings_of(
     dataset: Dataset, anchors: Mapping[str, Sequence[str]], device_key: str
 ) -> tuple[list[Tuning], dict[str, list[Alone]]]:
-    """Return the searches, one `Tuning` per heavy op, and the times of the vendor's kernels, by the key of the fused
-    operator that contains the heavy op.
+    """Return the searches for the heavy ops in `anchors`, and their latest times in isolation that are not trials.
 
-    A search may have any number of trials; only what a page shows of it is kept in memory.
+    Only what a page shows is kept in memory, because a search may have any number of trials.
 
     Args:
         anchors: result of `anchors_of`.
+
+    Returns:
+        One `Tuning` for each heavy op with trials; and the times of heavy ops (vendor's kernels, tuned and other
+        schedules) by the key of each fused operator that contains the heavy op.
     """
     tunings: list[Tuning] = []
     vendor: dict[str, list[Alone]] = {}
