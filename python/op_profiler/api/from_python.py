@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 def from_python(function: Callable[..., T]) -> Callable[..., T]:
     """Return a function in which each parameter of `function` that is a request is replaced by keyword arguments, one
-    per option of the request; they are added to the docstring."""
+    per option of the request, which are added to the docstring."""
     fields: list[Field] = []
 
     def parameter(field: Field) -> inspect.Parameter:

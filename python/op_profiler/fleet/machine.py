@@ -61,7 +61,7 @@ class Compiles(msgspec.Struct, frozen=True):
 
 
 class FleetMachine(msgspec.Struct, frozen=True, kw_only=True):
-    """The machine of a worker.
+    """Description of the machine of a worker.
 
     Attributes:
         host: name of the machine.

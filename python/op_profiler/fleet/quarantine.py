@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Quarantine:
-    """The quarantine of one request, which the dataset stores; it applies to all machines.
+    """Reads, stores and removes the dataset's entry that quarantines one request on all machines.
 
     The request is identified by the content of its model. If only lowering can identify the model, nothing is stored.
     """

@@ -151,7 +151,7 @@ class Workforce:
         """Record the deviation of a machine that carried out a job.
 
         Returns:
-            Whether the machine drifted, and other suitable machines are connected.
+            True if the machine drifted and another suitable machine is connected.
         """
         if not has_drifted(deviation):
             if deviation is not None:
@@ -168,7 +168,7 @@ class Workforce:
         """Record whether a job failed because of the machine, such as a full disk or a missing package.
 
         Returns:
-            Whether it did, and other suitable machines are connected on which the job may succeed.
+            True if it did, and another suitable machine is connected on which the job may succeed.
         """
         if error_code not in _OF_THE_MACHINE:
             self._failures.pop(machine.host_id, None)

@@ -31,7 +31,7 @@ _PACKAGES: dict[Kind, str] = {
 
 
 class FileFrontend(Frontend):
-    """A model file, recognized by its content, or ``package.module:function``."""
+    """The source ``file``: a model file, whose kind is recognized by its content, or ``package.module:function``."""
 
     source = "file"
 

@@ -120,8 +120,8 @@ class Frontend(abc.ABC):
 
     @abc.abstractmethod
     def names(self) -> list[str]:
-        """Return the names of all models that `load` can load on this machine, sorted; empty for sources of paths
-        only."""
+        """Return the names of all models that `load` can load on this machine, sorted; empty if the models of the
+        source are given by path only."""
 
     def default_names(self) -> list[str]:
         """Return the names of the models that are collected if the user gives none; empty if all need a name."""

@@ -40,7 +40,7 @@ _RECURRENT = {"rnn": 1, "gru": 3, "lstm": 4}  # name -> gates
 
 
 class LocalFrontend(Frontend):
-    """Models that need no file and no network."""
+    """The source ``local``: models that need no file and no network."""
 
     source = "local"
 

@@ -16,7 +16,7 @@ _ARCHIVES = (".tar.gz", ".tgz")
 
 
 class RemoteOnnxFrontend(Frontend):
-    """Graphs of the onnx package by name; any other ONNX model by address or path."""
+    """The source ``remoteonnx``: graphs of the onnx package by name, and any other ONNX model by address or path."""
 
     source = "remoteonnx"
 

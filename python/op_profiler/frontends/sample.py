@@ -164,7 +164,7 @@ def read_batch(name: str) -> tuple[list[SampledOperator], int]:
 
 
 class SampleFrontend(Frontend):
-    """The source of batches that ``op-profiler sample`` created, which the command itself uses, not its users."""
+    """The source ``sample``: batches that ``op-profiler sample`` created; users do not name this source."""
 
     source = "sample"
     has_precisions = True

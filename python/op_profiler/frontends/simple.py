@@ -148,7 +148,7 @@ _ANY_RANK = ("softmax", "layer_norm", "add")
 
 
 class SimpleFrontend(Frontend):
-    """Models that consist of a single operator."""
+    """The source ``simple``: models that consist of a single operator."""
 
     source = "simple"
 

@@ -11,7 +11,7 @@ from op_profiler.frontends.importers import tflite as tflite_importer
 
 
 class TfliteFrontend(Frontend):
-    """Files of TensorFlow Lite, float or quantized."""
+    """The source ``tflite``: files of TensorFlow Lite, float or quantized."""
 
     source = "tflite"
 

@@ -36,7 +36,7 @@ def has_small_sizes(name: str) -> bool:
 
 
 class TransformersFrontend(Frontend):
-    """Language, vision and speech models of Hugging Face's transformers."""
+    """The source ``transformers``: language, vision and speech models of Hugging Face's transformers."""
 
     source = "transformers"
 

@@ -54,7 +54,8 @@ def show_generation(console: Console, prediction: GenerationPrediction) -> None:
 
 
 def summary(prediction: GenerationPrediction) -> str:
-    """Return the time to the first token and the tokens per second, with their intervals."""
+    """Return the time to the first token and the tokens per second, with their intervals, as lines of text, followed by
+    the caveats of the predictions."""
     one = prediction.generation
     lines = [f"first token: {_with_interval(prediction.first_token_seconds, 's')}"]
     rate = prediction.tokens_per_second
@@ -71,8 +72,8 @@ def summary(prediction: GenerationPrediction) -> str:
 
 
 def origin(prediction: GenerationPrediction, chosen: Chosen) -> str:
-    """Return one line: the source of the estimate; for times of this machine, also the command that measures the
-    steps."""
+    """Return a line with the source of the estimate; for times of this machine, it also contains the command that
+    measures the prompt and the tokens."""
     text = source_of(prediction.tiers, "", prediction.threads, chosen)
     if not chosen.for_this_machine:
         return text

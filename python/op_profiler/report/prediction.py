@@ -90,7 +90,7 @@ def _device_fields(device: DeviceName) -> dict[str, Any]:
 def show_prediction(
     console: Console, prediction: NetworkPrediction, predictor: OperatorPredictor | VendorPredictor
 ) -> None:
-    """Print each operator with its latency, interval and source, then the total, its sources, and missing estimates."""
+    """Print a table with the latency, interval and source of each operator's estimate, then `summary`."""
     found, network = prediction.operators, prediction.network
     device = f"{predictor.device.processor} ({predictor.device.target})"
     times = np.nan_to_num(found.latency_us) * network.calls
@@ -145,7 +145,7 @@ def _peaks(roofline: Roofline, threads: int) -> str:
 
 
 def summary(prediction: NetworkPrediction) -> str:
-    """Return the total with its interval."""
+    """Return the total latency with its interval as text, followed by a line for each of `caveats`."""
     lines = [f"total{_at(' at ', prediction.threads)}: {_total(prediction)}"]
     if prediction.beyond_us:
         lines.append(f"of the total, {prediction.beyond_us:.1f} us is time between kernels and waits for launches")

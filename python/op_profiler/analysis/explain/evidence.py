@@ -158,7 +158,8 @@ class Evidence:
         return "memory"
 
     def traffic_us(self, threads: int) -> float:
-        """Return the microseconds for moving each tensor once from `level`; 0.0 where its bandwidth was not probed."""
+        """Return the microseconds for moving each tensor once from `level`; 0.0 if the level's bandwidth was not
+        probed."""
         rates = self.limits.bytes_per_us.get(self.level) or {}
         return self.moved_bytes / rates[threads] if threads in rates else 0.0
 

@@ -31,7 +31,7 @@ _TYPE_BITS = {"s": 32, "d": 64, "h": 16}
 
 @dataclasses.dataclass(frozen=True)
 class MachineLoop:
-    """One innermost loop, or a kernel's body if it has no loop.
+    """One innermost loop of a kernel, or the body of a kernel without loops.
 
     Attributes:
         body: instructions of the loop, AT&T syntax.
@@ -62,7 +62,7 @@ class MachineLoop:
 
     @property
     def fma_share(self) -> float:
-        """Share of its arithmetic instructions that multiply and add; 0.0 without any."""
+        """Share of its arithmetic instructions that multiply and add; 0.0 if it has no arithmetic instructions."""
         arithmetic = self.arithmetic
         return sum(1 for _, operations in arithmetic if operations == 2) / len(arithmetic) if arithmetic else 0.0
 
@@ -73,8 +73,8 @@ class MachineLoop:
 
     @property
     def lanes(self) -> float:
-        """Mean number of 32-bit lanes of its arithmetic, or of its stores if it computes nothing; 0.0 without
-        either."""
+        """Mean number of 32-bit lanes of its arithmetic, or of its stores if it computes nothing; 0.0 if it has
+        neither."""
         counts = [lanes for lanes, _ in self.arithmetic] or [max(size // 4, 1) for size in self.stores]
         return sum(counts) / len(counts) if counts else 0.0
 

@@ -27,7 +27,7 @@ _GIVEN = "given.npz"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FormsTask:
-    """A model, the formats to write it in, and the folder for the files."""
+    """Task of the separate process: a model, the formats to write it in, and the folder for the files."""
 
     build: BuildRequest
     forms: tuple[Form, ...]

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 class TorchCompilePeer(Peer):
-    """The program of torch.export, compiled by torch.compile with its default options (Inductor), in inference mode."""
+    """PyTorch with torch.compile: the program of torch.export, compiled with default options (Inductor), in inference
+    mode."""
 
     packages = ("torch",)
     extra = "models"

@@ -91,14 +91,14 @@ def sizes_in(model: Any, shapes: Mapping[str, Dims], *, strict: bool = False) ->
 
     Args:
         shapes: shapes of the inputs.
-        strict: raise onnx's error if tensors do not fit each other.
+        strict: whether to raise onnx's error if tensors do not fit each other.
     """
     types = types_in(model, shapes, strict=strict)
     return {name: _sizes(one.tensor_type) for name, one in types.items() if one.tensor_type.HasField("shape")}
 
 
 def types_in(model: Any, shapes: Mapping[str, Dims], *, strict: bool = False) -> dict[str, Any]:
-    """Return the `TypeProto` of all values that onnx can infer, like `sizes_in`."""
+    """Return the `TypeProto` of all values that onnx can infer; arguments and failures as in `sizes_in`."""
     graph = model.graph
     inputs = [_with_sizes(one, shapes.get(one.name, ())) for one in graph.input]
     weights = [t for t in graph.initializer if elements_in(t) >= WEIGHT_ELEMENTS]  # a model of 2 GB is not taken

@@ -28,7 +28,7 @@ from op_profiler.lean_imports import quiet
 
 
 def lower_torchscript(path: Path, request: ModelRequest) -> ImportedModel:
-    """Lower a file of torch.jit.save; the request has the shapes of its inputs."""
+    """Lower a file of torch.jit.save; `request` must contain the shapes of the inputs."""
     model = _load_script(path)
     graph = model.inlined_graph
     names = [v.debugName().partition(".")[0] for v in list(graph.inputs())[1:]]

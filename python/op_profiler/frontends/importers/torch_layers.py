@@ -35,8 +35,8 @@ _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\](torch|op_profiler)[/\\]
 
 @contextlib.contextmanager
 def noted_locations() -> Iterator[dict[str, str]]:
-    """Record the location of each torch node that TVM's importer converts in the block, by the name that the importer
-    gives the node; empty if unknown."""
+    """Yield a dict with the location of each torch node that TVM's importer converts in the block, by the name that the
+    importer gives the node; an unknown location is an empty text."""
     from tvm.relay.frontend import pytorch
 
     usual = pytorch.DefaultNodeKindNamer
@@ -77,7 +77,7 @@ def inline(traced: Any, model: Any) -> None:
 
 
 def note_location(node: Any, function: Any, model: Any) -> None:
-    """Store the location of a node: the location of the node `function`, out of which a pass moved it."""
+    """Store the location of `function`, the node out of which a pass moved `node`, as the location of `node`."""
     layer = _module_of(function.scopeName()) or _name_of(model)
     node.s_(_LOCATION, Location(layer, source_line=_users_line(_frames(function))).text)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def analysis_part(correlations: Sequence[Correlation], turnarounds: Sequence[Turnaround], drawn: str) -> Analysis:
-    """Return the results of ``op-profiler analyze`` as a part of a page.
+    """Return the results of ``op-profiler analyze`` as the data of a page section.
 
     Args:
         drawn: `FactorTable.drawn`.

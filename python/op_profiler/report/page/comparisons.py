@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 
 def comparison_part(found: Comparison) -> ComparisonPart:
-    """Return a comparison as a part of a page.
+    """Return a comparison as the data of a page section.
 
-    Its rows are sorted by run and thread count; the whole model is first, then operators by their share of the time.
+    The rows are sorted by pair of runs and thread count; the whole model is first, then operators by their share of the
+    time.
     """
     runs = [
         ComparedRun(title=run.title, between=between(run), warnings=list(run.warnings), only=only_one_side(run))

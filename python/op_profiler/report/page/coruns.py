@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def corun_part(result: CorunResult) -> CorunPart:
-    """Return a co-run as a part of a page: the plan that was timed next to sequential execution, and both timelines."""
+    """Return a co-run as the data of a page section: times and timelines of the plan and of sequential execution."""
     plan, timed = result.compared, result.timed
     sequential_us, plan_us = (float(us) for us in timed.median_us[:2])
     not_compared = timed.not_compared(1)

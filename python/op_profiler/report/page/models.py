@@ -49,7 +49,7 @@ _NOT_PROBED = (
 
 
 def model_part(dataset: Dataset, model: Model, predictor: str = "default") -> ModelPart:
-    """Return everything that a dataset contains about a model.
+    """Return the page's data of a measured model: all that the dataset contains about the model, and predictions.
 
     Args:
         predictor: predictor of the estimates: a name of `PREDICTORS`, or a file.

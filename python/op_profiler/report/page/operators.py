@@ -46,7 +46,7 @@ def operators_of(
     measured: Mapping[int, Mapping[str, StoredMeasurement]],
     device_key: str | None,
 ) -> list[OperatorPart]:
-    """Return one part per operator, in the order of their first call.
+    """Return the page's data of each operator, in the order of their first calls.
 
     Args:
         operators: distinct operators, each with the positions of its calls.
@@ -154,7 +154,7 @@ def factors_part(factors: Factors) -> dict[str, Any]:
 
 
 def time_part(measurement: Measurement, measured_at: str) -> Time:
-    """Return a measurement as a part of a page, with the times of at most `_MOST_ROUNDS` of its rounds."""
+    """Return the page's data of a measurement, with the times of at most `_MOST_ROUNDS` of its rounds."""
     rounds = [statistics.fmean(row) for row in measurement.samples_us]
     counted = {name: getattr(measurement, name) for name in (*EVENT_NAMES, *GPU_SHARE_NAMES)}
     return Time(

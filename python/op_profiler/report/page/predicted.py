@@ -35,9 +35,11 @@ def predicted_part(
     user_source: str | None,
     target: str | None = None,
 ) -> ModelPart:
-    """Return the predictions of one model, at one or several thread counts.
+    """Return the page's data of a model that was predicted, but not measured.
 
     Args:
+        predictions: predictions of this model, one per thread count.
+        predictor: predictor that made them.
         user_source, target: as in `predictor_sentence`.
     """
     network = predictions[0].network

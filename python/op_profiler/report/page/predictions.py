@@ -95,7 +95,7 @@ def predictor_sentence(
 
 
 def prediction_part(found: NetworkPrediction) -> Prediction:
-    """Return the prediction of the whole model as a part of a page."""
+    """Return the page's data of the prediction of the whole model."""
     return Prediction(
         threads=found.threads,
         us=_number(found.total_us),
