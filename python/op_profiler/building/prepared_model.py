@@ -77,7 +77,8 @@ class PreparedModel(contextlib.ExitStack):
         self._announce(note=text)
 
     def begin_compiling(self) -> None:
-        """Wait until no process measures on the processor, then compile until the machine is opened."""
+        """Wait until no process measures on the processor, then keep processes from measuring on it until `machine` is
+        opened."""
         self.close()
         self.enter_context(compiling(self._say))
 
@@ -125,6 +126,6 @@ class PreparedModel(contextlib.ExitStack):
         return self._machine
 
     def close(self) -> None:
-        """Release the machine; for a board, the tracker may return another board at the next use."""
+        """End both restrictions and release the machine; for a board, the next use may open another board."""
         self._machine = None
         super().close()
