@@ -278,7 +278,7 @@ class RelaxCompiler(Compiler):
 
     @interrupts_wait()
     def build_operator(self, occurrence: Occurrence, target: Target, records: UsableRecords) -> BuiltModel:
-        """Build `single_operator`; raise ModelError also where a record no longer fits the kernel."""
+        """Build `single_operator`; raise ModelError also if a schedule record no longer fits the kernel."""
         from op_profiler.compilers.relax import compiling
 
         return compiling.build_operator(self.single_operator(occurrence), occurrence, target, records)

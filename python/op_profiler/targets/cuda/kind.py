@@ -72,7 +72,7 @@ class CudaKind(TargetKind):
             raise OpProfilerError(f"target cuda: this machine lacks {'; '.join(lacking)}")
 
     def resolve(self, target: str) -> Target:
-        """Return TVM's target for the user's target string, without further options."""
+        """Return TVM's target for the user's target string; no options are added."""
         return tvm_target(target)
 
     def default_thread_counts(self, place: Place | None) -> tuple[int, ...]:

@@ -118,7 +118,7 @@ class BuiltByVendorOnGpu(BuiltByVendor):
 
 
 def kernels_on_gpu(task: TaskSpec, reference: Reference) -> list[BuiltByVendor]:
-    """Return the ways in which torch computes a task on a GPU.
+    """Return torch's kernels for a task on a GPU: one for each way in which torch can compute the task.
 
     Raises:
         MissingPackageError, MeasureError: see `Cuda`.
