@@ -83,7 +83,7 @@ class PreparedModel(contextlib.ExitStack):
         self.enter_context(compiling(self._say))
 
     def load(self, *, merge: bool = False) -> None:
-        """Lower the model.
+        """Import the model and convert it to its precision (`load_model`).
 
         Args:
             merge: merge parallel operators into one kernel if the compiler supports it.

@@ -296,7 +296,7 @@ class RelaxCompiler(Compiler):
         return occurrence.operator
 
     def task(self, spec: TaskSpec, target: Target) -> Task:
-        """Return a task of MetaSchedule's sketch, or of the rule with this name."""
+        """Return the task of the sketch or the rule that the template of `spec` names."""
         is_sketch = spec.template.startswith(automatic.PREFIX)
         return (automatic.SketchTask if is_sketch else task.KernelTask)(spec, target)
 

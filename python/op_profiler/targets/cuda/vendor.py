@@ -84,7 +84,7 @@ class Cuda:
         return graph
 
     def replayed_us(self, graph: Any) -> float:
-        """Return the microseconds of a graph between two events of the GPU."""
+        """Replay a graph; return the microseconds between an event before it and an event after it."""
         start, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
         graph.replay()
