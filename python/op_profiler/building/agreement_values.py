@@ -40,8 +40,8 @@ class Difference:
 
     Attributes:
         why: what differs in kind: count, shape or type; empty if only values may differ.
-        error: largest difference, divided by the sum of the size of the value and of a usual value; for integers the
-            share that differs.
+        error: largest difference of two elements, divided by the framework's element plus a typical one (absolute
+            values); for integers, the share of elements that differ.
         allowed: error that rounding explains; infinite if rounding decides the values.
         shows: whether agreement proves that both compute the same; False if the values hardly depend on the inputs.
     """
@@ -99,7 +99,10 @@ def _moved(batch: Mapping[str, np.ndarray], rng: np.random.Generator) -> dict[st
 
 def dependence(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> float:
     """Return the relative change of the outputs when all inputs change, the smallest over the outputs; infinite if no
-    output is floating point, NaN if some are not finite.
+    output is floating point, NaN if some values are not finite.
+
+    Args:
+        first, second: all outputs, for two batches of inputs that differ in every element.
     """
     pairs = [(a, b) for a, b in zip(first, second) if a.dtype.kind == "f" and a.shape == b.shape and a.size]
     shares = [_rms(a.astype(np.float64) - b) / (_rms(a) or 1.0) for a, b in pairs]
@@ -113,8 +116,8 @@ def _rms(values: np.ndarray) -> float:
 
 
 def depth_of(calls: int) -> float:
-    """Return the factor by which the errors of a model's layers add up, if they are independent: the root of the number
-    of layers."""
+    """Return the factor by which errors of a model's layers add up if they are independent: the square root of
+    `calls`, the number of kernel calls."""
     return math.sqrt(max(calls, 1))
 
 

@@ -66,7 +66,7 @@ def build_operator(occurrence: Occurrence, target: Target, records: UsableRecord
 
 
 def fuse_model(request: BuildRequest, model: ImportedModel, target: Target) -> FusedOperators:
-    """Return the operators of a model, without building it.
+    """Return the operators that a build of a model would compile, without building it.
 
     Raises:
         ModelError: the compiler rejects the model.
@@ -76,6 +76,6 @@ def fuse_model(request: BuildRequest, model: ImportedModel, target: Target) -> F
 
 
 def fuse_operators(records: UsableRecords, target: Target, lower: Callable[[], Sequence[Occurrence]]) -> FusedOperators:
-    """Lower a model under schedule records, and return its operators."""
+    """Return the operators that a build with these schedule records would compile; `lower` is as in `Compiler.fuse`."""
     fused = compiler_in_use().fuse(lower, target, records)
     return dataclasses.replace(fused, notes=records.notes(fused.asked))

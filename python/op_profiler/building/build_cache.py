@@ -72,7 +72,11 @@ class BuildCache:
         return None
 
     def place(self, asked: frozenset[str]) -> str:
-        """Return the path of the build with today's records, for `read_kept`; empty if it is not stored."""
+        """Return the path of the build with the records that a build would use today; empty if it is not stored.
+
+        Args:
+            asked: computations for which a build looks up records.
+        """
         name = self._name(asked)
         return f"{self._folder.name}/{name}" if (self._folder / name).is_dir() else ""
 
@@ -123,7 +127,7 @@ def read_kept(place: str) -> BuiltModel | None:
 
 
 def write_about(folder: Path, about: dict[str, Any]) -> None:
-    """Complete the folder of a build with a description and the digests of its files."""
+    """Write the last file of a build's folder: the description `about`, with the digests of all files in the folder."""
     fields = about | {"files": {path.name: _hash(path) for path in sorted(folder.iterdir())}}
     (folder / cache.ABOUT).write_text(json.dumps(fields | {"digest": _digest(fields)}))
 

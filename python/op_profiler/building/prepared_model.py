@@ -77,12 +77,13 @@ class PreparedModel(contextlib.ExitStack):
         self._announce(note=text)
 
     def begin_compiling(self) -> None:
-        """Wait until no process measures on the processor, then compile until the machine is opened."""
+        """Wait until no process measures on the processor, then keep processes from measuring on it until `machine` is
+        opened."""
         self.close()
         self.enter_context(compiling(self._say))
 
     def load(self, *, merge: bool = False) -> None:
-        """Lower the model.
+        """Import the model and convert it to its precision (`load_model`).
 
         Args:
             merge: merge parallel operators into one kernel if the compiler supports it.
@@ -125,6 +126,6 @@ class PreparedModel(contextlib.ExitStack):
         return self._machine
 
     def close(self) -> None:
-        """Release the machine; for a board, the tracker may return another board at the next use."""
+        """End both restrictions and release the machine; for a board, the next use may open another board."""
         self._machine = None
         super().close()

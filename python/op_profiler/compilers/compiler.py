@@ -107,7 +107,7 @@ class Compiler(RuntimeContract, TuningContract):
         """Reject an option that needs a method which this compiler does not have (`has`).
 
         Args:
-            option: option by which the user requested it.
+            option: option by which the user requested what the method does.
 
         Raises:
             UsageError: the message names the compilers that have it.

@@ -90,7 +90,7 @@ def location_in_span(call: Call) -> str:
 
 
 def with_body(module: IRModule, body: Node | None) -> IRModule:
-    """Replace the body of ``main`` by another one with the same types."""
+    """Replace the body of ``main`` in place by one with the same types, if `body` is not None; return the module."""
     if body is not None:
         variable = module.get_global_var("main")
         change = load_tvm().relay.function.FunctionWithFields
@@ -99,7 +99,7 @@ def with_body(module: IRModule, body: Node | None) -> IRModule:
 
 
 def with_location_of(call: Call, made: Call) -> Call:
-    """Return a new call with the location of the call that it replaces."""
+    """Return the new call `made` with the location of `call`, which it replaces."""
     span = call.span if location_in_span(call) else None
     return load_tvm().relay.expr.CallWithFields(made, None, None, None, None, None, span)
 

@@ -53,7 +53,7 @@ class RemoteModel(Protocol):
 
     @property
     def kernels(self) -> Sequence[RemoteKernel]:
-        """Return the calls of a run, in order."""
+        """Return the kernel calls of one run of the model, in order."""
 
     @property
     def outputs(self) -> Sequence[DeviceArray]:

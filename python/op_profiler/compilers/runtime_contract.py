@@ -57,8 +57,8 @@ class RuntimeContract(abc.ABC):
     def bind(
         self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray], blocks: Sequence[int]
     ) -> Bound:
-        """Load like `load`, with the caller's storage plan and without running the model. On a processor, plans bind
-        kernels themselves (`bound_kernel`).
+        """Load like `load`, with the caller's storage plan and without running the model. Plans on GPUs use this;
+        plans on processors call `bound_kernel`.
 
         Args:
             blocks: number of the memory block of every tensor; for a view, the block of the viewed tensor.

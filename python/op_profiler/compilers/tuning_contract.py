@@ -37,7 +37,7 @@ class TuningContract(abc.ABC):
     def tunables(
         self, model: ImportedModel, target: Target, keys: Collection[str] | None, space: str = TEMPLATES
     ) -> tuple[list[Tunable], list[Occurrence]]:
-        """Return the tunable operators of a model, each anchor once, without building it; and all operators.
+        """Return the tunable operators of a model, each anchor once, and all its operators. The model is not built.
 
         Args:
             keys: workload keys of the requested operators; None for all heavy ones.
@@ -50,7 +50,7 @@ class TuningContract(abc.ABC):
 
     @abc.abstractmethod
     def anchor(self, occurrence: Occurrence) -> Operator:
-        """Return the heavy op of an operator, as a separate operator."""
+        """Return what a search tunes of an operator: its heavy op as a separate operator, or all of it (Relax)."""
 
     def described_anchor(self, operator: Operator) -> Operator:
         """Return the heavy op of an operator of which only the description is known.

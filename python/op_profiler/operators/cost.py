@@ -37,7 +37,7 @@ class Cost:
     """Cost of an op, and the properties that follow from it.
 
     Attributes:
-        flops: computes its operations.
+        flops: function that returns the number of operations of the op.
         heavy: whether it can be the anchor of a fused operator and can be tuned.
         looks_up: whether it reads only those elements of its first input that it returns.
         reduces: whether it returns fewer elements than it reads.

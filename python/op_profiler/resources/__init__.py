@@ -61,7 +61,7 @@ def resource_to_sweep(name: str, root: Path = SYSFS) -> Resource:
 
 @contextlib.contextmanager
 def applied(values: Mapping[str, Any], root: Path = SYSFS) -> Iterator[None]:
-    """Set resources, by name, for the processes that are started in the block.
+    """Set each resource named in `values` to its value, for the processes that are started in the block.
 
     Raises:
         ResourceError: a resource cannot be set; the resources set before it are restored.

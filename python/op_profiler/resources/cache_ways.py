@@ -63,7 +63,7 @@ class CacheWays(Resource):
         return {cache: int(mask, 16) for cache, mask in masks}
 
     def read(self) -> int:
-        """Return the least number of ways over all caches."""
+        """Return the number of ways that the group may fill; if the L3 caches differ, the smallest number."""
         return min(mask.bit_count() for mask in self._masks().values())
 
     def check_settable(self) -> None:
@@ -72,7 +72,7 @@ class CacheWays(Resource):
 
     @contextlib.contextmanager
     def applied(self, value: int) -> Iterator[None]:
-        """Assign the `value` lowest ways of every L3 cache to the group."""
+        """Assign the `value` lowest-numbered ways of every L3 cache to the group."""
         self.check_settable()
         schemata = self._schemata()
         mask = (1 << value) - 1

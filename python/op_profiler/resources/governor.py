@@ -49,7 +49,7 @@ class Governor(Resource):
 
     @contextlib.contextmanager
     def applied(self, value: str) -> Iterator[None]:
-        """Write the governor of every core."""
+        """Set the governor of every core to `value`."""
         self.check_settable()
         before = {path: read_text(path) for path in self._files("scaling_governor")}
         with restored(before):

@@ -11,7 +11,7 @@ from op_profiler.resources.resource import Resource, ResourceError
 
 
 class GpuClock(Resource):
-    """Clock of a GPU's SMs. NVML locks and unlocks it; an earlier lock cannot be read."""
+    """Clock of a GPU's SMs in MHz, which NVML can lock. NVML does not report earlier locks, so none is restored."""
 
     name = "gpu_clock_mhz"
     of_gpu = True
@@ -34,7 +34,7 @@ class GpuClock(Resource):
 
     @contextlib.contextmanager
     def applied(self, value: int) -> Iterator[None]:
-        """Lock the SM clock, in MHz; afterwards any lock is removed."""
+        """Lock the SM clock at `value` MHz; afterwards remove all locks, including an earlier one."""
         self.check_settable()
         with nvml() as (module, gpu):
             module.nvmlDeviceSetGpuLockedClocks(gpu, value, value)

@@ -114,7 +114,8 @@ class Resource(abc.ABC):
 
 
 class PoolResource(Resource):
-    """A resource that the thread pool of the measuring process sets itself; nothing on the machine is changed."""
+    """A property of the thread pool that runs kernels: the measuring process sets it, and the machine is not changed.
+    """
 
     def check_settable(self) -> None:
         """Do nothing: no permission is needed."""

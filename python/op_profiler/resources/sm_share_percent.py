@@ -27,8 +27,8 @@ class SmShare(Resource):
         return {"least": 1, "most": 100}
 
     def read(self) -> int:
-        """Return the value of the environment variable if the service runs, otherwise 100; the driver does not report
-        the share."""
+        """Return the value of CUDA_MPS_ACTIVE_THREAD_PERCENTAGE if the service runs, otherwise 100; the driver does not
+        report the share."""
         bus_id()
         text = os.environ.get(_VARIABLE, "100") if self._runs() else "100"
         try:
@@ -48,7 +48,7 @@ class SmShare(Resource):
 
     @contextlib.contextmanager
     def applied(self, value: int) -> Iterator[None]:
-        """Set the environment variable that started processes read."""
+        """Set CUDA_MPS_ACTIVE_THREAD_PERCENTAGE for the processes that are started in the block."""
         self.check_settable()
         before = os.environ.get(_VARIABLE)
         os.environ[_VARIABLE] = str(value)

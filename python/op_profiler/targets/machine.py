@@ -92,7 +92,7 @@ class TimedModel(Protocol):
         """
 
     def run_model(self) -> None:
-        """Run the whole model once, and `move_stack`."""
+        """Call `move_stack`, and run the whole model once."""
 
     def move_stack(self) -> None:
         """Change the stack position from which kernels are called until the next call of this method

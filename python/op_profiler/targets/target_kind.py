@@ -132,7 +132,7 @@ class TargetKind(abc.ABC):
             raise UsageError(f"--sweep {resource.name} is of a GPU; give --target cuda")
 
     def check_vendor(self, place: Place | None) -> None:
-        """Reject targets without kernels of the vendor.
+        """Reject targets on which no kernels of a vendor's library (those that torch calls) can be timed.
 
         Raises:
             UsageError: the target is on another machine, where there is no torch.
@@ -191,18 +191,18 @@ class TargetKind(abc.ABC):
 
     @abc.abstractmethod
     def plan_lanes(self) -> PlanLanes:
-        """Return what plans run operators on here: cores or streams.
+        """Return the lanes on which plans run operators here: cores or streams.
 
         Raises:
             UsageError: plans are not supported for this kind of target.
         """
 
     def describe_remote(self, runtime: RuntimeDevice, target: Target, address: str) -> Device | None:
-        """Describe the machine behind a session; None if its own files describe it
+        """Return a description of the machine behind a session; None if the machine's own files describe it
         (`op_profiler.targets.remote.probe`).
 
         Args:
-            runtime: its `rpc_device`.
+            runtime: the device `rpc_device` of the session.
             target: result of `resolve`.
             address: ``host:port`` of its server.
         """

@@ -51,7 +51,7 @@ def build(model: ImportedModel, target: Target, records: UsableRecords) -> Built
 
 
 def build_operator(model: ImportedModel, occurrence: Occurrence, target: Target, records: UsableRecords) -> BuiltModel:
-    """Compile an operator; raise ModelError where a record no longer fits the kernel.
+    """Compile an operator; raise ModelError if a schedule record no longer fits the kernel.
 
     Args:
         model: the operator as a model.

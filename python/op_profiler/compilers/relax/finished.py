@@ -28,7 +28,7 @@ class FinishedKernels:
 
     Attributes:
         executable: ``relax.VMExecutable``.
-        schedules: schedule of each kernel by label; kernels of other pipelines are missing.
+        schedules: schedule of each kernel by label; empty if a pipeline other than the default scheduled the kernels.
         asked: computations for which schedule records were looked up.
         refused: the computations in `asked` whose record no longer fits.
         code: code of the kernels that op_profiler scheduled.
@@ -44,7 +44,8 @@ class FinishedKernels:
 
 
 def finished_kernels(kernels: IRModule, pipeline: str, target: Target, records: UsableRecords) -> FinishedKernels:
-    """Schedule and compile kernels. Kernels of other pipelines are already scheduled; GPUs have no records."""
+    """Schedule and compile kernels. Kernels from pipelines other than the default are already scheduled and are only
+    compiled. No schedule records are looked up for GPUs."""
     if pipeline != DEFAULT_PIPELINE:
         return FinishedKernels(finish(kernels, target), launches=launches_of(kernels, target))
     if gpu.is_gpu(target):

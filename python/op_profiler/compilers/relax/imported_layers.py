@@ -93,7 +93,7 @@ class NotedLayers:
             yield
 
     def tflite_converter(self) -> Any:
-        """Return a converter of operators for ``from_tflite``."""
+        """Return a class that converts operators for ``from_tflite`` and records their layers."""
         from tvm.relax.frontend.tflite import tflite_frontend
 
         from op_profiler.frontends.importers.tflite_names import custom_name

@@ -36,7 +36,7 @@ def legalize_ops() -> Any:
 
 @functools.cache
 def note_ops() -> None:
-    """Make `LegalizeOps` set the attribute `_OP` of every function, in all later runs of that pass in this process."""
+    """Make all later runs of `LegalizeOps` in this process store in each function the op that it computes (`op_of`)."""
     tvm = load_tvm()
     for op in (tvm.ir.Op.get(name) for name in tvm.ir.Op.list_op_names() if str(name).startswith("relax.")):
         legalize = op.get_attr(_LEGALIZE)  # None if the op has none; `has_attr` is true even then

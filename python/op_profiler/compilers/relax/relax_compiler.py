@@ -278,7 +278,7 @@ class RelaxCompiler(Compiler):
 
     @interrupts_wait()
     def build_operator(self, occurrence: Occurrence, target: Target, records: UsableRecords) -> BuiltModel:
-        """Build `single_operator`; raise ModelError also where a record no longer fits the kernel."""
+        """Build `single_operator`; raise ModelError also if a schedule record no longer fits the kernel."""
         from op_profiler.compilers.relax import compiling
 
         return compiling.build_operator(self.single_operator(occurrence), occurrence, target, records)
@@ -296,7 +296,7 @@ class RelaxCompiler(Compiler):
         return occurrence.operator
 
     def task(self, spec: TaskSpec, target: Target) -> Task:
-        """Return a task of MetaSchedule's sketch, or of the rule with this name."""
+        """Return the task of the sketch or the rule that the template of `spec` names."""
         is_sketch = spec.template.startswith(automatic.PREFIX)
         return (automatic.SketchTask if is_sketch else task.KernelTask)(spec, target)
 

@@ -78,7 +78,8 @@ class RemoteVm:
 
     @property
     def outputs(self) -> list[DeviceArray]:
-        """Return the arrays of the last run: of the virtual machine, or of the kernels if the runtime has none."""
+        """Return the outputs of the last run: those of the virtual machine, or those of the kernels if the remote
+        runtime has no virtual machine."""
         if self._vm is None:
             return self._answers
         found = self._vm.get_outputs(_MAIN)
@@ -103,7 +104,7 @@ class RemoteVm:
             self._give(self._vm)
 
     def run(self) -> None:
-        """Run the virtual machine once; where the runtime has none, call the kernels in order."""
+        """Run the virtual machine once; if the remote runtime has no virtual machine, call the kernels in order."""
         if self._vm is not None:
             self._vm.invoke_stateful(_MAIN)
             return

@@ -31,7 +31,8 @@ class _Choice:
 
 
 class ChosenSchedules:
-    """The implementations and schedules that the compiler chose in one compilation; complete once it has finished."""
+    """The implementations and schedules that the compiler chose in one compilation; complete when that compilation has
+    finished."""
 
     def __init__(self, *, by_rule: bool = False) -> None:
         self._by_rule = by_rule

@@ -23,7 +23,7 @@ def extract(module: IRModule, layers: Layers, weights: Collection[str] = ()) -> 
 
     Args:
         module: a `tvm.IRModule` after `LabelOps`; its primitive functions are inline in ``main`` or global.
-        layers: layers with which the module was marked before the first pass.
+        layers: the `Layers` object that marked the module before the first pass.
         weights: names of variables of ``main`` that stand for weights. Values computed from weights alone count as
             constants, because the compiler folds them once they are constants; their calls are left out.
     """

@@ -40,8 +40,8 @@ def load_graph(compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str,
 def load_in_turns(
     compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray], copies: int = USUAL_COPIES
 ) -> GraphKernels:
-    """Load like `load_graph`, on a processor; `GraphKernels.moved` returns up to this many copies at other addresses,
-    in turn."""
+    """Load like `load_graph`, on a processor; `GraphKernels.moved` then returns up to `copies` copies at other
+    addresses, in turn."""
     first = load_graph(compiled, device, inputs)
 
     def copy() -> GraphKernels:

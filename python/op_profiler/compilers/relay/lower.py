@@ -46,7 +46,7 @@ _MOST_CHARACTERS = 40_000  # a Winograd's unrolled transforms have more, and nob
 
 
 def optimize(model: ImportedModel, target: Target, *, layers: bool = True) -> list[Occurrence]:
-    """Lower and fuse: return the operators that a build would compile, without generating code.
+    """Lower and fuse a model without generating code; return the operators that a build would compile.
 
     The weights of heavy operators stay variables, so that nothing is computed from them, because folding their layouts
     takes most of a build. The other constants are folded as in a build, because fusion depends on them.

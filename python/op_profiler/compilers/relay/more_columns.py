@@ -18,8 +18,9 @@ _LEAST_FLOPS = 100_000
 
 
 def with_more_columns(call: Call, arguments: list[Node]) -> Node | None:
-    """Return an expression that replaces a float32 product, with zero columns added to its weight and cut off its
-    result; it keeps the layer. None for other calls, for small products, and if the columns are a multiple of 8."""
+    """Return an expression that replaces a float32 product and keeps its location: the weight is padded with columns of
+    zeros, and the result is cut to its columns. None for other calls, for small products, and if the number of columns
+    is a multiple of 8."""
     if getattr(call.op, "name", "") != _OP or any(str(tensor.checked_type.dtype) != _DTYPE for tensor in call.args):
         return None
     sizes = [fixed_shape(tensor) for tensor in call.args]

@@ -18,7 +18,7 @@ _TILES = range(3, 9)
 
 
 def as_convolution(call: Call, arguments: list[Node]) -> Node | None:
-    """Return an expression that computes a transposed convolution by one convolution, and keeps its layer; None for
+    """Return an expression that computes a transposed convolution by one convolution with the same location; None for
     other calls, and for unsupported forms."""
     if getattr(call.op, "name", "") != _OP:
         return None

@@ -45,7 +45,8 @@ def relay_function(operator: Operator) -> Any:
 
 
 def rebuilt_operator(operator: Operator) -> Occurrence:
-    """Return the function of `relay_function`, and which of its parameters are weights.
+    """Return the operator as an `Occurrence`, with the function that `relay_function` returns and with the information
+    which of its parameters are weights.
 
     Raises:
         ModelError: the description is not sufficient, as for `relay_function`.

@@ -150,7 +150,7 @@ class RelayCompiler(Compiler):
     def load(
         self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray], copies: int = 1
     ) -> GraphKernels:
-        """Load the model in TVM's graph executor, with up to `copies` copies of its memory."""
+        """Load the model in TVM's graph executor; `GraphKernels.moved` creates up to `copies` copies of it."""
         from op_profiler.compilers.relay import graph_executor
 
         if copies == 1:
@@ -280,7 +280,7 @@ class RelayCompiler(Compiler):
         return tunables(wanted, choices), occurrences
 
     def anchor(self, occurrence: Occurrence) -> Operator:
-        """Return the call of the heavy op alone, with the types of its arguments."""
+        """Return an operator that consists of the call of the heavy op alone."""
         return anchor_of(occurrence)
 
     @interrupts_wait()
@@ -308,8 +308,8 @@ class RelayCompiler(Compiler):
 
     @interrupts_wait()
     def tasks(self, occurrence: Occurrence, target: Target) -> tuple[TaskSpec, ...]:
-        """Consider the operator's implementations and return those of op_profiler's templates; empty for light
-        operators."""
+        """Return the tasks of op_profiler's templates among the implementations that Relay considers for the operator;
+        empty if its anchor is not a heavy op."""
         if occurrence.operator.anchor not in HEAVY:
             return ()
         register_templates()

@@ -20,7 +20,8 @@ def tunables(occurrences: list[Occurrence], choices: ChosenSchedules) -> list[Tu
     """Return the tunable anchors of operators, each once.
 
     Args:
-        occurrences: the requested operators, with the choices that `choices` recorded for them.
+        occurrences: the requested operators.
+        choices: for these operators, the implementations that the compiler considered and the one that it chose.
     """
     found: dict[str, Tunable] = {}
     for occurrence in occurrences:

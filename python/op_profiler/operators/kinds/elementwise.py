@@ -62,8 +62,8 @@ class Int8Elementwise(Point):
     shape: tuple[int, ...]
 
     def expression(self, scope: Scope) -> Node:
-        """Return a multiplication, rounding, clip and cast; a cast and multiplication; or a requantized sum in
-        int32."""
+        """Return, by `op`: a multiplication, rounding, clip and cast; a cast and multiplication; or a sum in int32 that
+        is converted to int8."""
         relay = scope.relay
         if self.op == "quantize":
             scaled = relay.round(relay.multiply(scope.input(*self.shape), relay.const(16.0)))
@@ -82,7 +82,7 @@ class Int8Elementwise(Point):
 
 @dataclasses.dataclass(frozen=True)
 class Broadcast(Point):
-    """One of `BROADCASTS` over an activation.
+    """One of `BROADCASTS`, such as a scale and a shift per channel, applied to an activation of `shape`.
 
     Attributes:
         channels: shape of the tensor that has one value per channel: as many axes as `shape`, of size 1 except the

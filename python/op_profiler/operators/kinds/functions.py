@@ -57,7 +57,7 @@ class AppliedFunction(Point):
     exponent: float = 0.0
 
     def expression(self, scope: Scope) -> Node:
-        """Return the function of a tensor; a second operand has its own shape."""
+        """Return `op` of an input of `shape` and, if `second` is set, of a second operand as `SECOND` describes it."""
         relay = scope.relay
         x = scope.input(*self.shape, dtype=self.dtype)
         if self.op == "where":

@@ -89,8 +89,8 @@ class ImageNorm(Point):
 
 @dataclasses.dataclass(frozen=True)
 class LocalResponseNorm(Point):
-    """Local response norm of [1, channels, size, size]: each value is divided by a power of the squares of its
-    neighbours among the channels."""
+    """Local response norm of [1, channels, size, size]: each value is divided by a power of a sum over the squares in
+    the `window` channels around it."""
 
     kind = "lrn"
     channels: int
@@ -118,7 +118,7 @@ class Mean(Point):
     columns: int
 
     def expression(self, scope: Scope) -> Node:
-        """Return ``mean`` over the last axis of [1, rows, columns], which keeps the length 1."""
+        """Return ``mean`` over the last axis of [1, rows, columns]; the result has shape [1, rows, 1]."""
         return scope.relay.mean(scope.input(1, self.rows, self.columns), axis=-1, keepdims=True)
 
     def work(self) -> tuple[float, float]:
@@ -128,7 +128,7 @@ class Mean(Point):
 
 @dataclasses.dataclass(frozen=True)
 class Reduction(Point):
-    """One of `REDUCTIONS` over some axes of a tensor, which keep the length 1."""
+    """One of `REDUCTIONS` over the axes `axes` of a tensor; in the result, these axes have length 1."""
 
     kind = "reduction"
     op: str

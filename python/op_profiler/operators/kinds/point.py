@@ -83,7 +83,8 @@ class Point(abc.ABC):
 
     Attributes:
         kind: name of the subclass.
-        precision: precision of the networks that have such operators; all operators of a batch have the same.
+        precision: precision of the networks that have such operators; operators that are measured in one batch have the
+            same precision.
         choices: for each field whose value is a name, the allowed names.
         described: whether `described.described` can return the operator of the point, without a compiler.
     """
@@ -99,8 +100,8 @@ class Point(abc.ABC):
 
     @abc.abstractmethod
     def work(self) -> tuple[float, float]:
-        """Return approximate numbers of operations (a multiply-add counts two) and of moved elements, for limits on
-        points."""
+        """Return the approximate numbers of operations (a multiply-add counts two) and of moved elements, by which
+        sampling rejects points that are too large or too small."""
 
     def problem(self) -> str | None:
         """Return why the sizes do not fit together; None if they do."""

@@ -72,7 +72,7 @@ class GrowingPast(Point):
 
 @dataclasses.dataclass(frozen=True)
 class Relayout(Point):
-    """Change of the block of channels, as between convolutions with different tiles.
+    """Change of the number of channels in a block, as between convolutions with different tiles.
 
     Attributes:
         before, after: channels in the innermost dimension; 0: channels are not blocked. Both divide `channels`.

@@ -137,12 +137,12 @@ class DenseLayer:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plain:
-    """Any other single op, on activations only.
+    """A single op that is neither a convolution nor a dense layer, and reads activations only.
 
     Attributes:
         op: Relay's name.
         attrs: name and value of its attributes, lists as tuples.
-        inputs: in NCHW if they have four dimensions.
+        inputs: the tensors that the op reads, in NCHW if they have four dimensions.
     """
 
     op: str

@@ -12,14 +12,15 @@ from op_profiler.targets.cuda.own_kernels import Flush, Spin, own_kernels
 
 
 def alone_us(held: HeldStream, flush: Flush, launch: Callable[[], bool], cache: Cache) -> float:
-    """Return the microseconds of one call from event to event; NaN if the launch fails.
+    """Return the microseconds of one call of a kernel, between an event before and an event after it; NaN if the launch
+    fails.
 
     Args:
-        launch: launches the kernel on the default stream.
+        launch: launches the kernel on the default stream; returns False if the launch fails.
         cache: ``hot``: after another call of the kernel; ``cold``: after a flush.
 
     Raises:
-        MeasureError: the host cannot launch it ahead of the GPU.
+        MeasureError: the host cannot launch the kernel while the GPU is held.
     """
 
     def attempt() -> list[float] | None:
@@ -33,7 +34,7 @@ def alone_us(held: HeldStream, flush: Flush, launch: Callable[[], bool], cache: 
 
 
 class SingleCalls:
-    """Times launches on the default stream, without the time that the events add."""
+    """Times single calls of kernels on the default stream, without the time that the events add."""
 
     def __init__(self, runtime: RuntimeDevice) -> None:
         events, kernels = Events(), own_kernels(runtime)

@@ -286,7 +286,7 @@ class Gpu:
         return
 
     def meter(self, threads: int | None = None) -> GpuMeter:
-        """Return a meter of other processes on the GPU and of the cores that launch; `threads` is ignored."""
+        """Return a meter of the background load on the GPU and on the cores that launch; `threads` is ignored."""
         return self._nvml.meter()
 
     def conditions(self) -> dict[str, Any] | None:

@@ -72,7 +72,7 @@ class CudaKind(TargetKind):
             raise OpProfilerError(f"target cuda: this machine lacks {'; '.join(lacking)}")
 
     def resolve(self, target: str) -> Target:
-        """Return TVM's target for the user's target string, without further options."""
+        """Return TVM's target for the user's target string; no options are added."""
         return tvm_target(target)
 
     def default_thread_counts(self, place: Place | None) -> tuple[int, ...]:
@@ -94,7 +94,7 @@ class CudaKind(TargetKind):
             raise UsageError("--sweep core_set has no meaning for cuda: kernels run on the GPU's SMs")
 
     def check_vendor(self, place: Place | None) -> None:
-        """Require also a torch that was built with CUDA."""
+        """Reject targets as the base class does, and a torch that was built without CUDA."""
         from op_profiler.targets.cuda.vendor import cuda_of_torch
 
         super().check_vendor(place)

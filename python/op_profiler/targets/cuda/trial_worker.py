@@ -30,7 +30,7 @@ class BuiltAlone(Built):
 
     Attributes:
         cache: state of the caches before each call.
-        clock: returns the timer; called only once the candidate has its turn on the GPU.
+        clock: returns the timer; not called before it is the candidate's turn on the GPU.
     """
 
     cache: Cache

@@ -84,7 +84,7 @@ class Cuda:
         return graph
 
     def replayed_us(self, graph: Any) -> float:
-        """Return the microseconds of a graph between two events of the GPU."""
+        """Replay a graph; return the microseconds between an event before it and an event after it."""
         start, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
         graph.replay()
@@ -118,7 +118,7 @@ class BuiltByVendorOnGpu(BuiltByVendor):
 
 
 def kernels_on_gpu(task: TaskSpec, reference: Reference) -> list[BuiltByVendor]:
-    """Return the ways in which torch computes a task on a GPU.
+    """Return torch's kernels for a task on a GPU: one for each way in which torch can compute the task.
 
     Raises:
         MissingPackageError, MeasureError: see `Cuda`.

@@ -57,7 +57,7 @@ class CoreLanes(PlanLanes):
         return tuple(distinct[id(one)] for one in compiled)
 
     def copy(self, compiled: CompiledModel) -> CompiledModel:
-        """Copy the model with separate weights, because two operators side by side do not read the same weights."""
+        """Return a copy with separate weights, so that the two models do not read the same memory side by side."""
         return compiler_in_use().with_own_weights(compiled)
 
     def executor(

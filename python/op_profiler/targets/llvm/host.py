@@ -45,7 +45,7 @@ class Host:
         self.device = with_peaks(self.device, measure_peaks(self._target, self.device, self.threads))
 
     def load(self, compiled: CompiledModel, inputs: dict[str, np.ndarray], copies: int = USUAL_COPIES) -> LoadedModel:
-        """Load the model with the compiler in use, with up to `copies` copies in other memory."""
+        """Load the model with the compiler in use; `moved` creates up to `copies` copies of it at other addresses."""
         return compiler_in_use().load(compiled, self.runtime, inputs, copies)
 
     def running_seconds(self) -> None:
@@ -59,7 +59,7 @@ class Host:
         return self._steadiness_probe
 
     def meter(self, threads: int | None = None) -> CoreMeter:
-        """Return a meter of the cores to which this number of threads is bound."""
+        """Return a meter of the background load on the cores to which this number of threads is bound."""
         return CoreMeter(self.threads.core_set(threads))
 
     def conditions(self) -> None:
@@ -67,7 +67,7 @@ class Host:
         return
 
     def energy_mj(self) -> float | None:
-        """Return the RAPL counter, millijoules; None if it cannot be read."""
+        """Return the energy counter of the processor (RAPL) in millijoules; None if it cannot be read."""
         return self._rapl.energy_mj()
 
     def close(self) -> None:

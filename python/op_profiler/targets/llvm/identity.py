@@ -73,7 +73,7 @@ def processor_features() -> tuple[str, ...]:
 
 
 def ask_ahead() -> None:
-    """Start py-cpuinfo in the background, because it waits for most of a second; its result is cached."""
+    """Start py-cpuinfo in the background, because its query takes most of a second, and cache the result."""
     threading.Thread(target=_cpu_info, daemon=True).start()
 
 

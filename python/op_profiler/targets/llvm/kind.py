@@ -83,7 +83,7 @@ class LlvmKind(TargetKind):
         return identity.processor_name()
 
     def lock(self) -> str:
-        """Return the lock of this machine's processor."""
+        """Return the name of the lock of this machine's processor."""
         return PROCESSOR
 
     def plan_lanes(self) -> PlanLanes:

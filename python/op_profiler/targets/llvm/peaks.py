@@ -46,13 +46,13 @@ _FEWEST_CALLS = 5
 
 @dataclasses.dataclass(frozen=True)
 class Peaks:
-    """Peak rates; each field has one entry per thread count.
+    """Peak rates of a processor; each rate has one value per thread count of `threads`.
 
     Attributes:
         flops_per_us: single precision; a multiply-add counts as two.
         bytes_per_us: rate of reading from memory.
-        read_bytes: size of the data that was read in turn: several times the caches in use, or as much as memory
-            allowed.
+        read_bytes: size of all data that was read for `bytes_per_us`: several times the caches in use, or as much as
+            memory allowed.
         cache_bytes_per_us: rates of reading from the caches ``l1``, ``l2`` and ``l3`` whose size the operating system
             reports.
     """

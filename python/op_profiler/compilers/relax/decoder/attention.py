@@ -67,12 +67,12 @@ def scheduled(one: Decoder, target: Target) -> tuple[IRModule, dict[str, Schedul
 
 
 def symbol(name: str) -> str:
-    """Return the name of an operator's function in its library."""
+    """Return the name of the library's function for the attention operator `name`."""
     return name.replace(".", "_")
 
 
 def calls(step: DecoderStep) -> list[Occurrence]:
-    """Return the kernels that a step calls in each layer, in order."""
+    """Return the calls of attention kernels that a step makes in each layer, in order."""
     if step.tokens == 1:
         names = [ROPE, APPEND, DECODE]
     else:

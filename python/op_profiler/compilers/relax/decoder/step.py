@@ -66,7 +66,7 @@ class DecoderStep:
 
     @property
     def rows(self) -> int:
-        """Return the number of tokens of all sequences."""
+        """Return the number of new tokens of all sequences together."""
         return self.sequences * self.tokens
 
     @classmethod

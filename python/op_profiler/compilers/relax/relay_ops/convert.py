@@ -21,7 +21,7 @@ def shape_of(value: Any) -> list[int]:
 
 
 def axes_of(a: Attrs, value: Any) -> list[int] | None:
-    """Return the axes of an op, with its attribute ``exclude`` applied; None stands for all axes."""
+    """Return the axes of `value` over which an op with the attributes `a` works; None stands for all axes."""
     axis = a.get("axis")
     axes = None if axis is None else [axis] if isinstance(axis, int) else [int(one) for one in axis]
     if not a.get("exclude"):

@@ -58,8 +58,8 @@ def schedule_function(function: Any, vectors: Vectors) -> tuple[Any, Schedule]:
 
 
 def template_of(function: Any, vectors: Vectors, name: str) -> SchedulableFunction | None:
-    """Return a function with the knobs of the named rule; None if the rule does not fit, has no knobs there, or does
-    not exist.
+    """Return a function with the knobs of the rule `name`; None if this rule does not exist, does not fit the function,
+    or has no knobs for it.
 
     Args:
         function: ``tvm.tirx.PrimFunc``.

@@ -30,7 +30,8 @@ _OPERANDS = 4  # registers that are left free where several blocks of channels a
 
 
 def blocked(schedule: Any, vectors: Vectors) -> AnchoredFunction:
-    """Schedule a convolution over blocks of channels: output (n, channels, height, width, lanes).
+    """Return a function that computes a convolution over blocks of channels, with the knobs of its schedule, which is
+    not applied yet. The output is (n, channels, height, width, lanes).
 
     Raises:
         RuleMismatch: the function is not of this kind.
@@ -68,7 +69,8 @@ def blocked(schedule: Any, vectors: Vectors) -> AnchoredFunction:
 
 
 def transposed(schedule: Any, vectors: Vectors) -> AnchoredFunction:
-    """Schedule all phases of a transposed convolution: blocks of channels, then its successors over the whole output.
+    """Return a function that computes all phases of a transposed convolution, with the knobs of its schedule, which is
+    not applied yet. The fused successors are scheduled separately, over the whole output.
 
     Raises:
         RuleMismatch: the function is not a convolution that `relax.transposed` packed.
@@ -107,8 +109,8 @@ def transposed(schedule: Any, vectors: Vectors) -> AnchoredFunction:
 
 
 def plain(schedule: Any, vectors: Vectors) -> AnchoredFunction:
-    """Schedule a convolution without blocks: output (n, channels, width) to (n, channels, depth, height, width), or
-    with the channels last.
+    """Return a function that computes a convolution without blocks of channels, with the knobs of its schedule, which
+    is not applied yet. The output has one to three spatial axes, and the channels first or last.
 
     Raises:
         RuleMismatch: the function is not of this kind.

@@ -94,7 +94,7 @@ def _sizes(extent: int) -> list[int]:
 
 
 def in_parts(nest: Nest) -> Nest:
-    """Return the nest with a default that runs the last outer loop in parallel too if the others are short."""
+    """Return the nest with another default: if the other outer loops are short, the last one runs in parallel too."""
     tiles = {axis.name: nest.default.get(f"tile_{axis.name}", 1) for axis in nest.axes}
     counts = {axis.name: max((axis.extent or 1) // tiles[axis.name], 1) for axis in nest.axes}
     *others, last = (counts[name] for name in nest.order)

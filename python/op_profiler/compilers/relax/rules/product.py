@@ -24,7 +24,9 @@ _DYNAMIC_ROWS = 4
 
 
 def product(schedule: Any, vectors: Vectors) -> AnchoredFunction:
-    """Schedule a product: output (..., rows, columns) of left (..., rows, depth) and right (..., depth, columns).
+    """Return a function that computes a product, with the knobs of its schedule, which is not applied yet.
+
+    The output is (..., rows, columns), the left side (..., rows, depth) and the right side (..., depth, columns).
 
     Raises:
         RuleMismatch: the function is not of this kind, or its columns are only known at run time.

@@ -27,7 +27,8 @@ _MOST_PLACES, _MOST_VECTORS = 8, 4
 
 
 def reduction(schedule: Any, vectors: Vectors) -> AnchoredFunction:
-    """Schedule one reduction of one tensor over axes other than the last axis of the output.
+    """Return a function with one reduction of one tensor, over axes other than the last axis of the output, with the
+    knobs of its schedule, which is not applied yet.
 
     Raises:
         RuleMismatch: the function is not of this kind, or has no vectors along its last axis.

@@ -19,7 +19,8 @@ AUTOMATIC = "automatic"
 
 
 def spec_of(occurrence: Occurrence, target: Target) -> TaskSpec | None:
-    """Return the task of an operator's kernel; None if its rule has no knobs, or if it writes several tensors."""
+    """Return the task of an operator's kernel; None if the rule that fits the kernel has no knobs, or if the kernel
+    writes several tensors."""
     if not _is_one(occurrence):
         return None
     vectors = vectors_of(target)
@@ -30,7 +31,7 @@ def spec_of(occurrence: Occurrence, target: Target) -> TaskSpec | None:
 
 
 def automatic_specs(occurrence: Occurrence, target: Target) -> tuple[TaskSpec, ...]:
-    """Return a task for each of MetaSchedule's sketches of an operator's kernel."""
+    """Return a task for each of MetaSchedule's sketches of an operator's kernel; empty if it writes several tensors."""
     if not _is_one(occurrence):
         return ()
     arguments = _arguments(occurrence)

@@ -21,14 +21,14 @@ def workload_of(function: Any) -> Any:
 
 
 def arguments_of(function: Any) -> tuple[str, str, str]:
-    """Return a function as the arguments of a task and of a record."""
+    """Return the arguments that stand for a function in tasks and records: `FUNCTION`, its hash, and its code."""
     Workload = load_tvm().s_tir.meta_schedule.database.Workload
     digest, text = Workload(workload_of(function)).as_json()
     return FUNCTION, str(digest), str(text)
 
 
 def module_of(arguments: tuple[Any, ...]) -> Any:
-    """Return the module that `arguments_of` converted to these arguments."""
+    """Return the module of a function, given arguments that begin with the result of `arguments_of`."""
     Workload = load_tvm().s_tir.meta_schedule.database.Workload
     return Workload.from_json(list(arguments[1:3])).mod
 
