@@ -271,7 +271,8 @@ def time_by_layer(
         measurements: measurements of the model's operators, by workload key; operators without a time are omitted.
         calls: number of calls of each operator in the model.
         layers: layers of each call, by workload key.
-        depth: number of parts of a layer's path that are kept; layers with equal parts are added. None: all parts.
+        depth: number of parts of a layer's path that are kept; times of layers with equal kept parts are added up. None
+            keeps all parts.
     """
     times: dict[str, list[float]] = {}
     for key, measurement in measurements.items():

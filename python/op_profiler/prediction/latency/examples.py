@@ -147,7 +147,7 @@ class Examples:
 
     @functools.cached_property
     def by_rule(self) -> np.ndarray:
-        """Mask of the `models` for which the rule chose the schedule of an operator."""
+        """Mask of the `models` in which the rule (``--schedules rule``) chose the schedule of at least one operator."""
         ruled = np.array([isinstance(operator, OperatorByRule) for operator in self.operators], dtype=bool)
         found = np.zeros(len(self.models), dtype=bool)
         found[self.model[ruled[self.operator]]] = True
