@@ -16,7 +16,7 @@ WHOLE_MODEL = -1
 
 
 def numbers(operators: Sequence[Operator]) -> Iterator[tuple[str, int]]:
-    """Yield pairs of a name in ``failed_rounds`` of `ModelTiming.details` and the key in `Samples.failed` for this name.
+    """Yield pairs of a name in ``failed_rounds`` of `ModelTiming.details` and the key in `Samples.failed` for it.
 
     The pair of the whole model comes first, then the pairs of the operators.
 

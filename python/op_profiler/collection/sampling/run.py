@@ -51,7 +51,7 @@ class SampleReport:
         operators: number of sampled operators in batches with a time, including batches that an earlier run of the
             same command measured.
         measured, reused, failed: numbers of measurements that are new, were read from the dataset, or failed; these
-            include operators that only surround sampled ones, such as layout transformations.
+            include operators that only surround sampled ones, such as copies.
         timings: number of times, new or reused.
         disturbed: number of times that predictors leave out, by reason.
         errors: errors of batches that could not be measured, and of operators that could not be lowered.

@@ -141,7 +141,7 @@ class Examples:
 
     @functools.cached_property
     def workload(self) -> np.ndarray:
-        """A number for each entry, equal for one operator under all schedules."""
+        """A number for each entry, equal for entries of the same operator, whatever their schedules."""
         _, number = np.unique([operator.workload for operator in self.operators], return_inverse=True)
         return np.asarray(number.ravel()[self.operator])
 
