@@ -50,7 +50,7 @@ class ThreadReport:
 
     @property
     def disturbed(self) -> Counter[str]:
-        """Number of operators whose time was disturbed, so that predictors leave it out, by reason."""
+        """Numbers of operators with a disturbed time, which predictors leave out, by reason of the disturbance."""
         times = (m for m in self.measurements.values() if m.median_us is not None)
         return Counter(filter(None, (disturbance_of(m.foreign_load, m.disturbed_by) for m in times)))
 

@@ -283,7 +283,7 @@ class Dataset(OpenDatabase):
     # Reading
 
     def find_model(self, key: str) -> Model | None:
-        """Return a model by its key, or None; until it is `extracted`, some of its operators may be missing."""
+        """Return the model with a key; None if there is none. Until it is `extracted`, it may lack some operators."""
         rows = self.rows(select(schema.models).where(schema.models.c.key == key))
         return convert.build(Model, rows[0]) if rows else None
 

@@ -47,7 +47,7 @@ class DeviceName:
 
 
 def is_here(device: DeviceName) -> bool:
-    """Return whether a device is the same processor model as this machine's; its name may lack family and model."""
+    """Return whether a device has this machine's processor model, even if the device's name lacks family and model."""
     kind = kind_of(device.target)
     if not kind.on_host:
         return False
