@@ -200,7 +200,7 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
         return {stream: stream for stream in self._cores}
 
     def not_recorded(self) -> str | None:
-        """Return why the launches could not be recorded as a graph; None if they were recorded or nothing has run yet."""
+        """Return why the launches could not be recorded as a graph; None if they were recorded, or before any run."""
         return self._not_recorded
 
     def _mark(self, node: int) -> int:

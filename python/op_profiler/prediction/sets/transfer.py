@@ -54,8 +54,8 @@ class TransferProblem:
         """Return a split that predicts the times of items on new devices.
 
         For each device, several random subsets of the items are drawn. `samples` items of a draw count as measured, and
-        all other items are predicted from them. Rank correlations are computed for each draw separately. If all items
-        fit into a draw, there is only one draw.
+        the times of all other items are predicted. Rank correlations are computed for each draw separately. If all
+        items fit into a draw, there is only one draw.
 
         Args:
             name, held_out, published: see `Split`.
