@@ -9,7 +9,7 @@ _QUERY = re.compile(r"(://[^?]*)\?.*")  # it may hold a password or a key, too
 
 
 def without_password(text: str) -> str:
-    """Return a word of a command line; if it contains an address, the address's password and query part are removed.
+    """Return `text`, a word of a command line, without the password and query part of an address that it contains.
 
     >>> without_password("--db=postgresql://me:secret@host/times?sslpassword=secret")
     '--db=postgresql://me@host/times'

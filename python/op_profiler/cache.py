@@ -216,7 +216,8 @@ def touch(folder: Path) -> None:
 
 
 def trim() -> None:
-    """Remove the least recently used entries until the others fit the limit, and abandoned incomplete entries."""
+    """Remove abandoned incomplete entries, and the least recently used entries of `LIMITED` until the rest fits
+    `limit_bytes`."""
     everything = sorted(entries(LIMITED), key=lambda entry: entry.used)
     whole = [entry for entry in everything if not entry.half]
     for entry in everything:

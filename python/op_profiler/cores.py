@@ -16,7 +16,7 @@ _SYSFS = Path("/sys")
 
 @functools.cache
 def available_cores() -> tuple[int, ...]:
-    """Return the cores that this process was allowed to use at the first call; later, thread pools may bind threads."""
+    """Return the cores that this process was allowed to use at the first call; later bindings have no effect on it."""
     if hasattr(os, "sched_getaffinity"):
         return tuple(sorted(os.sched_getaffinity(0)))
     return tuple(range(os.cpu_count() or 1))

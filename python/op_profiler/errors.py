@@ -72,7 +72,7 @@ class MeasureError(OpProfilerError):
 
 
 class BoardLostError(MeasureError):
-    """Raised if a machine behind RPC no longer answers; requesting it again may help."""
+    """Raised if a machine behind RPC no longer answers; requesting the machine again may help."""
 
 
 class DatasetError(OpProfilerError):

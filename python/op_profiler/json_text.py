@@ -29,7 +29,7 @@ def dumps(value: object, *, indent: int | None = None, ensure_ascii: bool = True
 
 
 def brief(result: object) -> str:
-    """Return a ``repr`` of a result in at most twenty lines; for long values, only the number of their entries."""
+    """Return a ``repr`` of a result in at most twenty lines; a value with many entries is shown as their number."""
     values = _plain(result)
     assert isinstance(values, dict)
     lines = [f"{name}={_short(value)}" for name, value in values.items()]

@@ -151,8 +151,8 @@ def with_options(
     """Return a function that takes the options of requests where `function` takes the requests.
 
     Args:
-        function: an option with the name of one of its own parameters is left out.
-        parameter: returns the parameter for an option.
+        function: function to convert; an option is left out if `function` itself has a parameter of the same name.
+        parameter: returns the parameter of the result that stands for an option.
         value: converts a given argument to the value of an option; if it returns None, the request uses its default.
     """
     signature = _signature(function)

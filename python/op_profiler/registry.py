@@ -106,7 +106,7 @@ class Registry(Generic[T]):
         return self._entries
 
     def help(self, name: str) -> str:
-        """Return a description of an implementation in one line; for one of another package, that package's summary.
+        """Return the one-line description of an implementation; if another package offers it, the package's summary.
 
         Raises:
             UnknownNameError: there is no implementation with this name.

@@ -112,7 +112,7 @@ class StoredResults:
         return self.run_id is not None and row.run_id != self.run_id
 
     def beside(self, counted: Counted) -> Iterator[tuple[StoredMeasurement | StoredTiming, dict[str, Any]]]:
-        """Yield the stored timings of the model and times of operators that are in `counted`, with their counters."""
+        """Yield the stored timings and operator times for which `counted` has counters, each with these counters."""
         for threads in {n for n, _ in counted}:
             timing = self.timing(threads)
             assert timing is not None

@@ -14,7 +14,7 @@ _PATIENCE_SECONDS = 10.0
 
 @functools.cache
 def project_revision() -> str:
-    """Return the git revision of this package's checkout; the version of the package if it is not a checkout."""
+    """Return the git revision of this package's checkout; the package's version if it does not run from a checkout."""
     found = _revision(Path(op_profiler.__file__).parent) if is_checkout() else None
     return found or op_profiler.__version__
 

@@ -50,7 +50,7 @@ class ThreadReport:
 
     @property
     def disturbed(self) -> Counter[str]:
-        """Number of operators whose time was disturbed, so that predictors leave it out, by reason."""
+        """Numbers of operators with a disturbed time, which predictors leave out, by reason of the disturbance."""
         times = (m for m in self.measurements.values() if m.median_us is not None)
         return Counter(filter(None, (disturbance_of(m.foreign_load, m.disturbed_by) for m in times)))
 
@@ -271,7 +271,8 @@ def time_by_layer(
         measurements: measurements of the model's operators, by workload key; operators without a time are omitted.
         calls: number of calls of each operator in the model.
         layers: layers of each call, by workload key.
-        depth: number of parts of a layer's path that are kept; layers with equal parts are added. None: all parts.
+        depth: number of parts of a layer's path that are kept; times of layers with equal kept parts are added up. None
+            keeps all parts.
     """
     times: dict[str, list[float]] = {}
     for key, measurement in measurements.items():

@@ -74,7 +74,9 @@ def _columns(member: CorunMember) -> convert.Columns:
 
 
 def select_members(device_key: str | None) -> Select[Any]:
-    """Select the rows for `of`: members with their group, settings and schedule; groups by time, members by position.
+    """Return the query for the rows that `of` reads: one row per member, with columns of its group, settings, schedule.
+
+    The rows are ordered by the time of the group, then by the position of the member.
 
     Args:
         device_key: only groups of this device; None: all groups.
@@ -93,7 +95,7 @@ def select_members(device_key: str | None) -> Select[Any]:
 
 
 def of(rows: Iterable[Mapping[str, Any]]) -> Iterator[Corun]:
-    """Yield the co-run groups in the rows of `select_members`."""
+    """Yield the co-run groups that the result rows of `select_members` describe."""
     for _, group in itertools.groupby(rows, key=lambda row: row["corun_key"]):
         members = list(group)
         fields = {name: members[0][name] for name in _OF_THE_GROUP}

@@ -36,7 +36,7 @@ class OpenDatabase:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """Make all writes inside the block visible together; none of them if the block raises or the process dies."""
+        """Store all writes of the block together at its end; if the block raises or the process dies, store none."""
         with self._write():
             yield
 

@@ -57,7 +57,7 @@ def create(connection: Connection, now: str) -> None:
 
 
 def is_complete(connection: Connection) -> bool:
-    """Return whether all tables and columns exist; before its release, a version may still get new columns."""
+    """Return whether all tables and columns exist; a version that is not released yet may still get new columns."""
     tables = schema.metadata.tables
     names = ", ".join(f"'{name}'" for name in tables)
     # In one statement: every dataset that is opened is asked.

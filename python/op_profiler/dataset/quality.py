@@ -127,7 +127,7 @@ def or_newer(statement: Any, *, newest: bool = False) -> Any:
 
 
 def select_failures(model_key: str | None) -> Select[Any]:
-    """Select the rows for `failure`, the newest first; see `Failure` for ``timed_at``.
+    """Return the query for the rows that `failure` reads, one per failure, the newest failure first.
 
     Args:
         model_key: only failures in this model; None: all failures.

@@ -26,7 +26,7 @@ def operators(model_key: str) -> Select[Any]:
 
 
 def known(model_key: str, column: str) -> Select[Any]:
-    """Select ``operator_key`` and a column of ``model_operators``, for operators of a model with a value in it."""
+    """Select ``operator_key`` and `column` of ``model_operators``, for a model's operators with a value in `column`."""
     link = schema.model_operators
     known = link.c[column].is_not(None)
     return select(link.c.operator_key, link.c[column]).where(link.c.model_key == model_key, known)

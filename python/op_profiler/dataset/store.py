@@ -283,7 +283,7 @@ class Dataset(OpenDatabase):
     # Reading
 
     def find_model(self, key: str) -> Model | None:
-        """Return a model by its key, or None; until it is `extracted`, some of its operators may be missing."""
+        """Return the model with a key; None if there is none. Until it is `extracted`, it may lack some operators."""
         rows = self.rows(select(schema.models).where(schema.models.c.key == key))
         return convert.build(Model, rows[0]) if rows else None
 
@@ -338,7 +338,8 @@ class Dataset(OpenDatabase):
     def find_measurement(
         self, operator_key: str, *, schedule: Schedule, settings: Settings, device_key: str, model_key: str = ""
     ) -> StoredMeasurement | None:
-        """Return the measurement with these keys, complete or not, or None; only requested `settings` are compared."""
+        """Return the measurement with these keys, complete or not; None if there is none. Of `settings`, only requested
+        values are compared."""
         key = keys.measurement_key(operator_key, schedule.key, device_key, settings, model_key)
         rows = self.rows(queries.measurements().where(schema.measurements.c.key == key))
         return convert.stored_measurement(rows[0]) if rows else None

@@ -47,7 +47,8 @@ class MachineState:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BetweenRuns:
-    """The fields ``steady_*``, ``again_*`` of `Measurement`, microseconds; too few windows give no intervals (None)."""
+    """Values for the fields ``steady_*`` and ``again_*`` of one `Measurement`, microseconds. The ends of the intervals
+    are None if there were too few windows."""
 
     steady_us: float
     steady_low_us: float | None = None

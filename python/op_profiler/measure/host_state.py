@@ -66,7 +66,12 @@ class HostState:
             self._computing[threads].add(time_us)
 
     def disturbs(self, computed_us: Mapping[int, float], exchanged_us: Sequence[float]) -> bool:
-        """Return whether these times are longer than usual; the arguments are as for `add` and from `exchanged_us`."""
+        """Return whether any of these times is longer than usual.
+
+        Args:
+            computed_us: times of the arithmetic reference kernel by thread count, microseconds.
+            exchanged_us: times that the method `exchanged_us` returned.
+        """
         apart = any(self._exchanging.exceeded(time_us, APART) for time_us in exchanged_us)
         return apart or any(self._computing[n].exceeded(time_us, SHARED) for n, time_us in computed_us.items())
 
@@ -138,7 +143,7 @@ class ReferenceTime:
         self.times_us.append(time_us)
 
     def exceeded(self, time_us: float, factor: float) -> bool:
-        """Return whether a reading is more than this factor above the reference time."""
+        """Return whether a reading is longer than `factor` times the reference time; False without a reference time."""
         reference_us = self.reference_us
         return reference_us is not None and time_us > factor * reference_us
 

@@ -332,7 +332,7 @@ class ModelTiming:
         return None if found is None else float(found)
 
     def is_short(self, median_us: float | None) -> bool:
-        """Return whether a time is below `SHORT_KERNEL_US`; False if it is None, or without `kernel_uncertainty_us`."""
+        """Return whether a time is below `SHORT_KERNEL_US`; False if it or `kernel_uncertainty_us` is None."""
         return self.kernel_uncertainty_us is not None and median_us is not None and median_us < SHORT_KERNEL_US
 
     @property

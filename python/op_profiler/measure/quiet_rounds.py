@@ -68,7 +68,7 @@ class QuietRounds:
 
 
 def quiet_rounds(samples: Samples, *, noise: float, target: float) -> QuietRounds:
-    """Find the rounds in which both the whole model and its kernels were quiet. If there are few rounds, all are quiet.
+    """Find the rounds in which the whole model and its kernels were quiet; if there are few rounds, all count as quiet.
 
     Args:
         noise: usual scatter of the reference kernel, as the standard deviation of the logarithm; 0 if unknown.
@@ -78,7 +78,7 @@ def quiet_rounds(samples: Samples, *, noise: float, target: float) -> QuietRound
 
 
 def quiet_means(means_us: np.ndarray, *, target: float) -> QuietRounds:
-    """Find the quiet times of a kernel in isolation. If there are few times, all are quiet.
+    """Find the rounds in which a kernel in isolation was quiet; if there are few rounds, all count as quiet.
 
     Args:
         means_us: mean time of the calls of each round, microseconds, shape (rounds,); the calls of one round together

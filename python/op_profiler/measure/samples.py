@@ -16,7 +16,9 @@ WHOLE_MODEL = -1
 
 
 def numbers(operators: Sequence[Operator]) -> Iterator[tuple[str, int]]:
-    """Yield for each entry of `Samples.failed` its name in ``failed_rounds`` of `ModelTiming.details`, and its key.
+    """Yield pairs of a name in ``failed_rounds`` of `ModelTiming.details` and the key in `Samples.failed` for it.
+
+    The pair of the whole model comes first, then the pairs of the operators.
 
     Args:
         operators: operators in the order of their numbers.

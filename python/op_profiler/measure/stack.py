@@ -88,7 +88,7 @@ class StackPlaces:
         return _arguments(counts[turn // _PLACES * _STRIDE % len(counts)])
 
     def of_model(self, turn: int) -> More:
-        """Return the additional arguments that give kernels in a run of the model the offset of `of_kernels` (`turn`).
+        """Return the additional arguments with which kernels have the offset of ``of_kernels(turn)`` in a model's run.
 
         The arguments differ from those of `of_kernels`, because the executor uses more of the stack.
         """

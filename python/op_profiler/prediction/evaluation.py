@@ -123,7 +123,7 @@ class EvaluateRequest:
         return of_dataset(self.db, self.device, self.compiler, splits, predictors, self.seed, note)
 
     def public_sets(self, announce: Callable[[str], None]) -> Iterator[SetResult]:
-        """Read the sets of ``sets`` and score the methods on them, set by set.
+        """Read the public sets that the option ``sets`` names, and yield the scores of the methods on each set.
 
         Args:
             announce: called before each step that takes long.

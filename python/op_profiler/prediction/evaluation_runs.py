@@ -54,7 +54,7 @@ class Evaluation:
 
 
 def of_library(path: Path, splits: tuple[str, ...] | None, predictors: tuple[str, ...] | None, seed: int) -> Evaluation:
-    """Return the evaluation of predictors of convolutions on a library's file.
+    """Return the evaluation of convolution predictors on the measurements in the file of a convolution library.
 
     Args:
         path: file with the measurements.
@@ -103,7 +103,7 @@ def of_dataset(
     seed: int,
     note: Callable[[str], None],
 ) -> Evaluation:
-    """Return the evaluation of predictors of operators on a dataset, and make `compiler` the compiler of this process.
+    """Return the evaluation of operator predictors on a dataset. `compiler` becomes the compiler of this process.
 
     Args:
         db, device, note: as in `examples_for`.

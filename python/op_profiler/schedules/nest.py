@@ -49,7 +49,7 @@ def tile_sizes(extent: int, more: Collection[int]) -> list[int]:
 
 @dataclasses.dataclass(frozen=True)
 class Loops:
-    """A stage whose loops are changed. TE and TIR have the same method names, except for `split`.
+    """A stage whose loops a `Nest` changes. The stages of TE and of TIR have the same method names, except for `split`.
 
     Attributes:
         stage: ``te.Stage``, or ``s_tir.Schedule``.
@@ -161,9 +161,9 @@ class Nest:
     def inner_orders(self) -> list[tuple[str, ...]]:
         """Possible orders of the reduction loops; the first is the order of the definition.
 
-        The loops are ``x``, or ``x.o`` and ``x.i`` for a split axis, the outer part outside. Loops of extent 1 stay in
-        front. The loops over the register tile follow, except for the one that `inner_tile_orders` places among the
-        reduction loops.
+        An axis ``x`` has one loop ``x``; a split axis has the loops ``x.o`` and, inside it, ``x.i``. Loops of extent 1
+        stay in front. The loops over the register tile follow, except for the one that `inner_tile_orders` places among
+        the reduction loops.
         """
         outer, inner = f"{self.split}.o", f"{self.split}.i"
         fixed: list[str] = []

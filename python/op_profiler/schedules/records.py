@@ -83,7 +83,8 @@ class Record:
     Attributes:
         target: the target, as the compiler writes it.
         template, arguments: the task, in AutoTVM's serialized form, or a function of TIR.
-        config: the point of the task's space, as AutoTVM writes it; for MetaSchedule with a ``trace``.
+        config: the schedule as AutoTVM writes it: index in the task's space, and knob values. In a record of
+            MetaSchedule, the index is 0, and ``trace`` contains the complete schedule.
         seconds: measured times; empty if the trial failed.
         error_no: AutoTVM's number of the failure; 0 if the trial succeeded.
         timestamp: time of the measurement in seconds since 1970; 0 if unknown.

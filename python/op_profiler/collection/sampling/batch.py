@@ -119,7 +119,7 @@ def _cut_cached(pool: list[P]) -> Iterator[list[P]]:
 def operators_of_chunk(
     chunk: Sequence[Point], seed: int, target: Target, refused: Callable[[str], None]
 ) -> Sequence[Occurrence]:
-    """Return the operators of a chunk of points; the first two arguments are bound to form `Batch.operators`."""
+    """Lower a chunk of points to operators; with `chunk` and `seed` bound, this function can be `Batch.operators`."""
     from op_profiler.collection.sampling.batches import operators_of_points
 
     return operators_of_points(chunk, target, seed, refused)

@@ -26,7 +26,7 @@ _MOST_MULTIPLY_ADDS = 2.297e11
 
 @dataclasses.dataclass(frozen=True)
 class GridPoint:
-    """One point of a grid, whether the rules allow it or not; names as in TinyNAS."""
+    """One convolution of a sampling grid, whether or not the rules allow it; the attributes have TinyNAS's names."""
 
     depthwise: bool
     batch: int

@@ -51,7 +51,7 @@ class SampleReport:
         operators: number of sampled operators in batches with a time, including batches that an earlier run of the
             same command measured.
         measured, reused, failed: numbers of measurements that are new, were read from the dataset, or failed; these
-            include the operators around the sampled ones.
+            include operators that only surround sampled ones, such as copies.
         timings: number of times, new or reused.
         disturbed: number of times that predictors leave out, by reason.
         errors: errors of batches that could not be measured, and of operators that could not be lowered.
@@ -85,7 +85,7 @@ class SampleReport:
         self.error_code = self.error_code or other.error_code
 
     def fail(self, batch: str, error: str, code: int) -> None:
-        """Store why times of a batch are missing, and the exit code if the environment caused it."""
+        """Store why times of a batch are missing; if `code` is `EXIT_ENVIRONMENT`, store it as `error_code`."""
         self.errors.append(f"{batch}: {error}")
         if code == EXIT_ENVIRONMENT:
             self.error_code = code

@@ -102,7 +102,7 @@ def checked_names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def draw(rng: random.Random, names: Sequence[str] = ()) -> Iterator[Point]:
-    """Yield random points without end; the limits of this module exclude points with too much work or memory.
+    """Yield random points (sampled shapes) without end, within the limits of this module on work and tensor sizes.
 
     Args:
         names: names of `space_names`; empty for the default kinds, which are drawn in the proportions of networks. So

@@ -53,7 +53,7 @@ def informative_batches(seed: int) -> Iterator[Batch]:
 
 
 def pool(seed: int = _SEED) -> Iterator[Point]:
-    """Yield random float32 points of all kinds without end, without points that take long to measure."""
+    """Yield random float32 points (sampled shapes) of all kinds without end; points that take long are left out."""
     drawn = spaces.draw(random.Random(seed), [spaces.ALL])
     return (point for point in drawn if point.precision == _PRECISION and _is_short(point))
 

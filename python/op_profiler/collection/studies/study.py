@@ -51,7 +51,7 @@ class Study:
 
     @property
     def machine(self) -> Machine:
-        """The machine that measures, opened at first use; a search on boards opens boards itself."""
+        """The machine that measures, opened at first use; a search on boards opens the boards without this property."""
         return self.open_machine()
 
     @property

@@ -167,7 +167,7 @@ class ModelTuner(Study):
         return self.boards()[result.machine] if result.machine is not None else self.device
 
     def boards(self) -> dict[str, Device]:
-        """Return the boards that candidates are timed on, by address; empty if they are timed on this machine."""
+        """Return the boards that candidates are timed on, by address; empty if candidates are timed on this machine."""
         return self.runner.devices() if self.runner is not None else {}
 
     def _search(self, item: Tunable, runner: TrialRunner | BoardRunner, done: int, count: int) -> _Found:

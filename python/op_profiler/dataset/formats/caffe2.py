@@ -77,7 +77,7 @@ def pads(values: Mapping[str, Value]) -> tuple[int, int, int, int]:
     """Return the padding at the top, left, bottom and right, from ``pad``, ``pad_t`` and so on, or ``pads``.
 
     Raises:
-        ValueError: the values are not integers, or ``pads`` does not have 4.
+        ValueError: the values are not integers, or ``pads`` does not consist of four values.
     """
     four = values.get("pads")
     if isinstance(four, tuple):

@@ -14,7 +14,7 @@ from op_profiler.dataset.formats.model_runs import ModelFormat, ModelRun, TimedC
 
 
 class ChromeTrace(ModelFormat):
-    """The format ``chrome_trace``; see the module."""
+    """The format ``chrome_trace``: runs of models as traces for Perfetto and chrome://tracing."""
 
     def content(self, runs: Sequence[ModelRun]) -> dict[str, Any]:
         """Return the events of the runs in the Trace Event Format, one process per run."""

@@ -31,7 +31,7 @@ _READ: dict[str, Callable[[str], Any]] = {"text": str, "integer": int, "real": f
 
 
 class Csv(FlatTextFormat):
-    """The format ``csv``; see the module."""
+    """The format ``csv``: the flat table as CSV, with a header line."""
 
     def writer(self, file: TextIO, columns: Sequence[Column]) -> Callable[[FlatRow], object]:
         """Write the header line, and return a function that writes a row."""

@@ -62,7 +62,11 @@ class Convolutions:
     def of(
         cls, rows: Sequence[Sequence[int]] | np.ndarray, latency_us: Sequence[float] | None = None, **counts: int
     ) -> Convolutions:
-        """Create convolutions from rows of `FIELDS`; times are NaN without `latency_us`; `counts`: `failed` etc."""
+        """Create convolutions from rows with the columns `FIELDS`; without `latency_us`, all times are NaN.
+
+        Args:
+            counts: values of the attributes `failed` and `unreadable`.
+        """
         matrix = np.asarray(rows, dtype=np.int64).reshape(-1, len(FIELDS))
         times = np.full(len(matrix), np.nan) if latency_us is None else np.asarray(latency_us, dtype=np.float64)
         return cls(matrix, times, **counts)
@@ -125,7 +129,7 @@ class Imported:
         unknown: number of rows of unsupported kinds of operators, by the name of the kind.
         known: number of rows that the dataset already had in equal, newer or better form; they are unchanged.
         merged: number of rows that became samples of the same measurement as another row of the file.
-        failed_beside: number of failed rows that were left out, because another row is of the same measurement.
+        failed_beside: number of failed rows that were left out, because another row belongs to the same measurement.
         suspicious: number of suspicious rows, by the kind of `checks.Finding`; they are stored.
         examples: descriptions of the first suspicious rows.
         problems: descriptions of the first invalid lines.

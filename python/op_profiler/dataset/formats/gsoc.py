@@ -136,7 +136,7 @@ def _padding_word(conv: Conv) -> str:
 
 
 class Gsoc(TableFormat):
-    """The format ``gsoc``; see the module."""
+    """The format ``gsoc``: CSV tables of the TFLite latency estimator (GSoC)."""
 
     takes_precision = True
     header = (HEADER,)

@@ -23,7 +23,7 @@ _LARGEST = 2**63 - 1  # what a database keeps of a whole number
 
 
 class JsonLines(FlatTextFormat):
-    """The format ``jsonl``; see the module."""
+    """The format ``jsonl``: the flat table as JSON, one object per line."""
 
     def writer(self, file: TextIO, columns: Sequence[Column]) -> Callable[[FlatRow], object]:
         """Return a function that writes a row as one line of JSON."""

@@ -22,7 +22,7 @@ _COLOURS = {50: "#fff7ec", 75: "#fdd49e", 90: "#fc8d59", 97: "#d7301f", 100: "#7
 
 
 class ModelExplorer(ModelFormat):
-    """The format ``model_explorer``; see the module."""
+    """The format ``model_explorer``: times of a model's nodes, as custom node data for Google's Model Explorer."""
 
     def content(self, runs: Sequence[ModelRun]) -> dict[str, Any]:
         """Return the node data of one run in Model Explorer's format; raises UsageError for several runs."""

@@ -110,7 +110,7 @@ def format_row(conv: Conv, latency_us: float) -> str:
 
 
 class Paddle(TableFormat):
-    """The format ``paddle``; see the module."""
+    """The format ``paddle``: latency tables of Paddle."""
 
     takes_precision = True
     header = (HEADER,)

@@ -38,7 +38,7 @@ _GROUP_BYTES = 64 * 2**20
 
 
 class Parquet(FlatFormat):
-    """The format ``parquet``; see the module."""
+    """The format ``parquet``: the flat table as Parquet."""
 
     def write_from(
         self, dataset: Dataset, path: Path, *, where: str | None = None, table: str = "measurements"

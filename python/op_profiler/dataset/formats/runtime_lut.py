@@ -272,7 +272,7 @@ def _percentiles(row: Mapping[str, Any]) -> Sequence[float]:
 
 
 class RuntimeLut(TableFormat):
-    """The format ``runtime_lut``; see the module."""
+    """The format ``runtime_lut``: look-up tables of Caffe2 operators as JSON lines."""
 
     told = frozenset(("processor", "precision"))
 

@@ -114,7 +114,7 @@ def _fields(conv: Conv) -> tuple[int, ...]:
 
 
 class TinyNas(TableFormat):
-    """The format ``tinynas``; see the module."""
+    """The format ``tinynas``: the convolution library of TinyNAS's op_profiler."""
 
     takes_precision = True
     says_failures = True

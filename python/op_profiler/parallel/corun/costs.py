@@ -140,7 +140,8 @@ def predicted_costs(models: Models, target: str, db: str | None, note: Callable[
 def costs_sentence(device: DeviceName, db: str | None) -> str:
     """Return a sentence that names the device of predicted costs.
 
-    If the user gave no dataset, the sentence warns about another machine, which the user may not expect.
+    If the user gave no dataset and the device is not this machine, the sentence contains a warning, because the user
+    may not expect the times of another machine.
 
     Args:
         db: address of the dataset that the user gave; None if the user gave none.

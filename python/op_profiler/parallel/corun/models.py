@@ -103,7 +103,7 @@ class Models:
         }
 
     def sequential(self) -> Way:
-        """Return sequential execution as a way: one kernel after the other on all cores, with TVM's own executor."""
+        """Return a `Way` for sequential execution: one kernel after the other on all cores, with TVM's own executor."""
 
         def run() -> None:
             for model in self.loaded:

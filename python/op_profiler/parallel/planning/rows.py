@@ -42,7 +42,9 @@ def cut_by_rows(operator: Operator, loops: Sequence[int]) -> tuple[tuple[int, in
 
 
 def for_team(cuts: Iterable[tuple[int, int]], threads: int) -> tuple[tuple[int, int], ...]:
-    """Merge neighbouring rows of cuts, so that `threads` threads share as few parts as possible; each part is a call.
+    """Merge neighbouring rows into larger parts, and return the cuts with as few parts as `threads` threads need.
+
+    Each part is a separate call.
 
     Args:
         cuts: cuts of loops into single rows, from `cut_by_rows`.

@@ -194,7 +194,7 @@ class Programme:
 
     Attributes:
         cores: core of each lane.
-        lanes: entries of each lane, in order.
+        lanes: kernel calls of each lane, in order, with the signals that each call waits for and sends.
         signals: number of signals between lanes.
     """
 

@@ -56,7 +56,7 @@ class PlanLanes(abc.ABC):
         return
 
     def prepared(self, compiled: Sequence[CompiledModel]) -> tuple[CompiledModel, ...]:
-        """Return the models in the form that `executor` needs; an object that occurs repeatedly is prepared once."""
+        """Return the models in the form that `executor` needs; a model that occurs repeatedly is prepared only once."""
         return tuple(compiled)
 
     def copy(self, compiled: CompiledModel) -> CompiledModel:

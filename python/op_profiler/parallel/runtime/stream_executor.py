@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class StreamEvents(Protocol):
-    """Events on streams; `op_profiler.targets.cuda.gpu.Events` on a GPU."""
+    """Numbered events on streams; `op_profiler.targets.cuda.gpu.Events` implements them for a GPU."""
 
     def record(self, number: int, stream: int) -> None:
         """Record an event on a stream; it occurs when all work launched on the stream so far has ended."""
@@ -45,7 +45,7 @@ class StreamEvents(Protocol):
 
 
 class StreamGraph(Protocol):
-    """A graph of recorded launches; `op_profiler.targets.cuda.stream_lanes.CudaGraph` on a GPU."""
+    """A graph of recorded launches; `op_profiler.targets.cuda.stream_lanes.CudaGraph` implements it for a GPU."""
 
     def recording(self) -> contextlib.AbstractContextManager[None]:
         """Record the launches in the block without running them."""
@@ -58,7 +58,7 @@ class StreamGraph(Protocol):
 
 
 class StreamGraphs(Protocol):
-    """A factory of graphs; `op_profiler.targets.cuda.stream_lanes.Graphs` on a GPU."""
+    """A factory of `StreamGraph`s; `op_profiler.targets.cuda.stream_lanes.Graphs` implements it for a GPU."""
 
     def on(self, stream: int) -> StreamGraph:
         """Return a new graph that is recorded and launched on this stream."""
@@ -200,7 +200,7 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
         return {stream: stream for stream in self._cores}
 
     def not_recorded(self) -> str | None:
-        """Return why the launches could not be recorded as a graph; None if they were, or before the first run."""
+        """Return why the launches could not be recorded as a graph; None if they were recorded, or before any run."""
         return self._not_recorded
 
     def _mark(self, node: int) -> int:

@@ -62,7 +62,7 @@ class Chosen:
 
     @property
     def is_of_other_device(self) -> bool:
-        """Whether the predicted times are of another device than the user wants; see `device_sentence`."""
+        """Whether the predicted times are those of another device than the user wants; see `device_sentence`."""
         return is_of_other_device(self.predictor.device, self.wanted, self.request.target)
 
     @functools.cached_property

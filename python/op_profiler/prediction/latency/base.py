@@ -65,7 +65,7 @@ class Base:
         """Return the columns of entries that all have known loops, float32, shape (entries, columns).
 
         They are those of `plain_columns`, the columns of the loops, and the logarithms of the two times of
-        `KernelModel.times_us` over the roofline bound.
+        `KernelModel.times_us`, each divided by the roofline bound.
 
         Args:
             device: index of the device that the entries ran on.
@@ -79,8 +79,8 @@ class Base:
     def all_columns(self, query: Query) -> np.ndarray:
         """Return the columns of all entries of `query`, float32, shape (entries, columns).
 
-        These are the columns of the method `columns`, with zeros for entries whose loops are unknown; without a kernel
-        model, those of `plain_columns`.
+        These are the columns of the method `columns`. Columns that need loops are zero for entries whose loops are
+        unknown. If there is no kernel model, these are the columns of `plain_columns`.
         """
         if self.kernels is None:
             return self.plain_columns(query)
@@ -98,7 +98,7 @@ class Base:
         return len(method.regressors(0)) * (1 if self.kernels is None else 2)
 
     def plain(self, method: Method, models: Sequence[Fitted]) -> Sequence[Fitted]:
-        """Return those of `models`, the result of `trained`, that use no loop columns."""
+        """Return the regressions of `models` (result of `trained`) that use no loop columns."""
         return models if self.kernels is None else models[: len(models) - len(method.regressors(0))]
 
     def regressed(self, method: Method, models: Sequence[Fitted], query: Query) -> np.ndarray:

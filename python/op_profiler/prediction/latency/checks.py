@@ -67,7 +67,7 @@ _COLUMNS = tuple(field.name for field in dataclasses.fields(Check))
 
 @dataclasses.dataclass(frozen=True)
 class HeldChecks:
-    """Number of checked predictions with one processor, thread count, predictor and kind.
+    """Counts of the checked predictions of one processor, thread count, predictor and kind.
 
     Attributes:
         checked: number of checks that were not disturbed.

@@ -74,8 +74,8 @@ class Correction:
         """Fit the correction to measurements, one per entry of `query`.
 
         Args:
-            rest: two logarithms of measured over predicted time: of predictions with loops, which are used where loops
-                are known, and of predictions without loops.
+            rest: two arrays of log(measured over predicted time): one of predictions from loops, which is used for
+                entries with known loops, and one of predictions without loops.
             roofline, kernels: models of the other device.
         """
         known = query.has_loops

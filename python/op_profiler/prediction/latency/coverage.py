@@ -23,9 +23,9 @@ were never measured."""
 
 @dataclasses.dataclass(frozen=True)
 class Coverage:
-    """Number of measured operators by their words: their ops, attributes and dtypes; see `Query.op_sets` and
-    `Query.forms`.
+    """Numbers of measured operators by word.
 
+    The words of an operator are its ops, its dtypes, and the attributes of its anchor (`Query.op_sets`, `Query.forms`).
     Attributes:
         own: number of distinct operators that were measured on the device itself, by word.
         taught: number of distinct operators that regressions were trained on, of this device and of others, by word.
@@ -140,7 +140,7 @@ def _texts(words: Iterable[str]) -> set[str]:
 
 
 def ops_in(words: Iterable[str]) -> set[str]:
-    """Return the words except those for dtypes, which must be measured on the device itself."""
+    """Return the names of ops in `words`, without the words for dtypes and dynamic shapes."""
     return {word for word in words if _is_op(word)}
 
 

@@ -47,7 +47,7 @@ class DeviceName:
 
 
 def is_here(device: DeviceName) -> bool:
-    """Return whether a device is the same processor model as this machine's; its name may lack family and model."""
+    """Return whether a device has this machine's processor model, even if the device's name lacks family and model."""
     kind = kind_of(device.target)
     if not kind.on_host:
         return False
@@ -70,7 +70,8 @@ def cpu_of(target: str) -> str | None:
 
 
 def measure_with(compiler: str, options: str = "") -> str:
-    """Return the command that measures operators of a compiler; only the default compiler's can be sampled."""
+    """Return the command that measures operators of a compiler: ``sample`` for the default compiler, otherwise
+    ``collect``, because only operators of the default compiler can be sampled."""
     if compiler == DEFAULT_COMPILER:
         return f"op-profiler sample --count 500{options}"
     return f"op-profiler collect --compiler {compiler} --modelname ...{options}"

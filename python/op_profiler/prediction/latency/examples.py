@@ -141,13 +141,13 @@ class Examples:
 
     @functools.cached_property
     def workload(self) -> np.ndarray:
-        """A number for each entry, equal for one operator under all schedules."""
+        """A number for each entry, equal for entries of the same operator, whatever their schedules."""
         _, number = np.unique([operator.workload for operator in self.operators], return_inverse=True)
         return np.asarray(number.ravel()[self.operator])
 
     @functools.cached_property
     def by_rule(self) -> np.ndarray:
-        """Mask of the `models` for which the rule chose the schedule of an operator."""
+        """Mask of the `models` in which the rule (``--schedules rule``) chose the schedule of at least one operator."""
         ruled = np.array([isinstance(operator, OperatorByRule) for operator in self.operators], dtype=bool)
         found = np.zeros(len(self.models), dtype=bool)
         found[self.model[ruled[self.operator]]] = True

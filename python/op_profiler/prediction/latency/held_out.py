@@ -79,8 +79,8 @@ def fits_of(examples: Examples, split: str, seed: int = 0) -> int:
 def evaluate(
     examples: Examples, split: str, predictor: str, seed: int = 0, announce: Callable[[str], None] = _silent
 ) -> list[Score]:
-    """Fit to the training part of a split and predict the held-out part; ``model`` returns two scores, other splits
-    one.
+    """Fit to the training part of a split, predict the held-out part, and return the scores: two for the split
+    ``model``, one for any other split.
 
     Args:
         announce: called before each fit with the split, the predictor and the part.

@@ -70,7 +70,7 @@ class LoweredModel:
     layers: tuple[tuple[str, ...], ...] | None = None
 
     def network(self) -> Network:
-        """Return the network for predictions."""
+        """Return the model in the form that predictors take."""
         return Network.of(self.name, self.operators, self.layers)
 
 

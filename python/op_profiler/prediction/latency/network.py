@@ -36,7 +36,8 @@ class Network:
         operators: distinct operators in the order of their first call.
         calls: number of calls of each operator.
         query: the operators at one thread, with the bytes that one run of the model reads and writes.
-        layers: layers of the user's model in each call, by workload key, where known.
+        layers: by workload key, layers of the user's model in each call of the operator; without operators whose layers
+            are unknown.
     """
 
     name: str

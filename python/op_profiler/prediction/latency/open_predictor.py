@@ -189,7 +189,7 @@ def examples_for(
 
 
 def shipped_examples(note: Callable[[str], None] = lambda text: None) -> list[Examples]:
-    """Return the included measurements of each processor whose vector length is that of the first included one."""
+    """Return the included measurements of each processor that has the vector length of the first included processor."""
     found = [
         examples_for(db=None, device=one.folder.name, note=note)
         for one in shipped_processors()

@@ -136,7 +136,7 @@ class PredictRequest:
         return dataclasses.replace(made, compiler=compiler, model=dataclasses.replace(made.model, source=source))
 
     def of_step(self, tokens: int, past: int) -> PredictRequest:
-        """Return the request for a step of the decoder that processes `tokens` tokens after the `past` in its cache."""
+        """Return the request for a decoder step that processes `tokens` tokens; `past` tokens are in its cache."""
         return dataclasses.replace(self, model=dataclasses.replace(self.model, sequence_length=tokens, past=past))
 
     @property

@@ -21,7 +21,7 @@ PREDICTED = ("default", "rule")
 
 @dataclasses.dataclass(frozen=True)
 class OperatorByRule(Operator):
-    """An operator with the schedule of the rule; the operator with the default schedule has another key."""
+    """An operator whose schedule the project's rule chooses; with the default schedule, the operator's key differs."""
 
     @functools.cached_property
     def key(self) -> str:

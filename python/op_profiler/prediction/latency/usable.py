@@ -56,10 +56,10 @@ def reason_against(row: Mapping[str, Any]) -> str | None:
 
 
 def with_disturbed(rows: Iterable[Mapping[str, Any]], note: Callable[[str], None]) -> Iterator[Mapping[str, Any]]:
-    """Yield the rows, without the marks of background load and unsteady rounds where nothing else is against a row.
+    """Yield all rows; remove the marks of background load and unsteady rounds from rows that are otherwise usable.
 
     Args:
-        note: called once with the number of such rows, after the last row.
+        note: called after the last row with the number of rows whose marks were removed; not called for 0.
     """
     disturbed = 0
     for row in rows:
@@ -78,8 +78,9 @@ def _alike(inputs: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def keys_of_devices(*, noisy: bool = False) -> Select[tuple[str]]:
-    """Return the query for devices with a usable row (`reason_against`), as far as columns show; JSON details are not
-    read.
+    """Return the query for the keys of devices that have a usable row.
+
+    The query applies only those rules of `reason_against` that need no JSON details of a row.
 
     Args:
         noisy: whether disturbed times are usable.

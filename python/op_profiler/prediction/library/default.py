@@ -71,7 +71,7 @@ _Calibrations = dict[int, _Calibration]  # by value of depthwise; empty if the g
 
 
 class DefaultPredictor:
-    """A `LibraryPredictor` with 90 % intervals."""
+    """The default `LibraryPredictor`: a weighted mean of two tree ensembles and interpolation, with 90 % intervals."""
 
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed
@@ -111,7 +111,7 @@ class DefaultPredictor:
         return learned
 
     def predict(self, table: Convolutions) -> LibraryPrediction:
-        """Estimate each entry with the weights of its kind of gap.
+        """Estimate each entry with the weights for its gap: how it is missing from the fitted table (see the module).
 
         Returns:
             Microseconds with 90 % intervals; the ends of an interval are NaN if the fitted table is too small to

@@ -26,7 +26,7 @@ _Group = tuple[int, int, int, int]  # depthwise, stride, fused, kernel
 
 
 class OriginalPredictor:
-    """A `LibraryPredictor` without intervals and without randomness."""
+    """TinyNAS's predictor as a `LibraryPredictor`: linear interpolation between fitted entries, without intervals."""
 
     def __init__(self, seed: int = 0) -> None:
         self._planes: dict[_Group, dict[int, dict[float, _Plane]]] = {}

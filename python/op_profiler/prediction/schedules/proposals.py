@@ -46,11 +46,11 @@ def propose(
 ) -> list[Proposal]:
     """Return `count` schedules of an anchor that the ranking expects to be the fastest, the best first.
 
-    The ranking scores random points, points like good schedules of other operators, and neighbours of the best points.
+    The ranking scores random schedules, schedules similar to good ones of other operators, and neighbours of the best.
 
     Args:
         anchor: the operator.
-        tasks: each way to compute the anchor.
+        tasks: one task for each template that can compute the anchor.
         model: the ranking.
         known: good schedules of other operators: template, knobs, and time divided by the best time of that operator.
         count: number of schedules; fewer are returned if the tasks have fewer points.

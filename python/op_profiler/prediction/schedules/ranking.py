@@ -58,8 +58,8 @@ def features_of(
     """Return the features of one schedule of one operator as numbers; sizes as logarithms to base 2.
 
     Args:
-        operator: the operator, with ``inputs``, ``params``, ``outputs`` (lists of {shape, dtype}), ``attrs`` and
-            ``flops``.
+        operator: the operator, as a mapping with ``inputs``, ``params``, ``outputs`` (lists of {shape, dtype}),
+            ``attrs`` and ``flops``.
         template: template of the schedule.
         factors: factors of the schedule, with the names of `op_profiler.schedules.factors.Factors`.
         threads: thread count of the kernel.

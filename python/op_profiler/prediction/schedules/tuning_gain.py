@@ -41,7 +41,7 @@ class SearchedAnchor:
 
     Attributes:
         group: text that identifies the operator, thread count, cache state and device.
-        operator: the anchor, with the names of `op_profiler.operators.operator.Operator`.
+        operator: the anchor, as a mapping with the field names of `op_profiler.operators.operator.Operator`.
         cache: cache state.
         rate: FLOPs per microsecond of the default schedule, divided by the rate of good schedules on that device.
         gain: logarithm of the time of the default schedule divided by the best time.
@@ -82,7 +82,7 @@ class TuningGain:
         """Return the time after a search; None for an operator so small that the call overhead is most of its time.
 
         Args:
-            operator: an anchor, with the names of `op_profiler.operators.operator.Operator`.
+            operator: an anchor, as a mapping with the field names of `op_profiler.operators.operator.Operator`.
             cache: cache state.
             default_us: time with the default schedule.
             peak_flops_per_us: peak rate of the processor at the same thread count, FLOPs per microsecond.

@@ -135,10 +135,10 @@ class KernelPredictor:
         known: processors that were measured.
         limits: smallest and largest sizes and work of the training rows.
         near: interval of kernels that are like the training rows, calibrated on a held-out part of these.
-        beyond: interval of kernels larger than the training rows, calibrated on the largest kernels, left out; its
-            distance is in octaves beyond the limits. None if the kernels of each kind have equal sizes.
+        beyond: interval of kernels larger than the training rows, calibrated by leaving out the largest kernels; its
+            `distance` is in octaves beyond the limits. None if the kernels of each kind have equal sizes.
         far: interval on processors that were not measured, calibrated by leaving out each processor in turn; its
-            distance is that of the data sheets to the nearest processor. None if only one processor was measured.
+            `distance` is that of a data sheet to the nearest known one. None if only one processor was measured.
     """
 
     ensemble: Ensemble

@@ -26,7 +26,7 @@ class SetScore:
         development: description of the training rows by which intervals and weights were chosen.
         trained, tested: numbers of rows.
         mape, median, within_10, bias, coverage_90: of this project's method, as in `Score`.
-        spearman: mean over the devices of this project's rank correlation; None if the split has no ranks.
+        spearman: rank correlation of this project's method, mean over the devices; None if the split has no ranks.
         trees, factor: MAPE of plain gradient boosting, and of one factor on a simple model or on known devices.
         published: published error or rank correlation; None if none was published.
         seconds: duration of fitting and predicting in seconds, for all three methods together.

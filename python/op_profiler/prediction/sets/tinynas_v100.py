@@ -32,7 +32,7 @@ def usable(path: Path, reading: Reading) -> Convolutions:
 
 
 def answers(train: Convolutions, test: Convolutions, seed: int) -> Callable[[str], LibraryPrediction]:
-    """Return a function that returns the estimates of a method for the rows of `test`.
+    """Return a function that, given the name of a method, returns its estimates for the rows of `test`.
 
     The method ``default`` is the predictor of convolution libraries, ``trees`` is its variant `xgboost`, and ``factor``
     is a roofline multiplied by one factor.

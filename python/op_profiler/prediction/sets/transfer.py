@@ -34,7 +34,7 @@ _PASSES = 30  # iterations that fill in the missing times of a table
 
 
 class TransferProblem:
-    """Known devices, and devices of which a few items are measured.
+    """Prediction of the times of items (networks or operators) on new devices, on which a few items are measured.
 
     Args:
         known: by device, an array for each of its settings (such as batch or threads): microseconds of each item, NaN
@@ -51,10 +51,11 @@ class TransferProblem:
         self._samples, self._items, self._seed = samples, items, seed
 
     def split(self, name: str, times: Sequence[np.ndarray], held_out: str, published: Published | None = None) -> Split:
-        """Return a split that predicts the items of new devices, for each device from several random draws of items, of
-        which `samples` are measured.
+        """Return a split that predicts the times of items on new devices.
 
-        The rank correlation is computed for each draw separately. If all items fit into a draw, there is only one draw.
+        For each device, several random subsets of the items are drawn. `samples` items of a draw count as measured, and
+        the times of all other items are predicted. Rank correlations are computed for each draw separately. If all
+        items fit into a draw, there is only one draw.
 
         Args:
             name, held_out, published: see `Split`.

@@ -48,7 +48,7 @@ class Fork:
 
 
 def nash(graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> tuple[Stage, ...]:
-    """Return the stages of `nash_forks`."""
+    """Return a plan whose parallel branches choose cores by Nash equilibria: the stages of `nash_forks`, in order."""
     return tuple(fork.stage for fork in nash_forks(graph, costs, cores))
 
 
