@@ -114,8 +114,7 @@ class Resource(abc.ABC):
 
 
 class PoolResource(Resource):
-    """A property of the thread pool that runs kernels: the measuring process sets it, and the machine is not changed.
-    """
+    """A property of the thread pool that runs kernels: the measuring process sets it; the machine stays as it is."""
 
     def check_settable(self) -> None:
         """Do nothing: no permission is needed."""

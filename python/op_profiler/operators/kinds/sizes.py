@@ -120,8 +120,7 @@ def odd_rows(rng: random.Random) -> int:
 
 
 def block_of(rng: random.Random, channels: int) -> int:
-    """Draw the number of channels in a block: with probability 0.4 TVM's default, otherwise any divisor from 2 to 32.
-    """
+    """Draw the number of channels in a block: with probability 0.4 TVM's default, otherwise a divisor from 2 to 32."""
     if rng.random() < 0.4:
         return channel_block(channels)
     return rng.choice([block for block in range(2, 33) if channels % block == 0] or [1])
