@@ -212,7 +212,9 @@ def test_what_supports_a_claim_takes_its_number_from_the_tables(generate: Module
         return str(sys.modules["figure_pages"]._module(ROOT / f"benchmarks/{name}.py").claim(tables))
 
     sums = [{"sum_of": "op_profiler", "worst_percent": 1.9}, {"sum_of": "debug executor", "worst_percent": 101.7}]
-    assert "at most 1.9 %" in short("additivity", {"distance_from_1": sums})
+    of_models = [{"model": name} for name in ("one", "one", "other")]
+    told = short("additivity", {"distance_from_1": sums, "models": of_models})
+    assert told.startswith("Over 2 models") and "at most 1.9 %" in told
     times = [
         {"model": "all", "of": of, "second_inside_percent": p} for of, p in (("steady", 97), ("steady", 96), ("x", 1))
     ]
@@ -230,7 +232,8 @@ def test_what_supports_a_claim_takes_its_number_from_the_tables(generate: Module
     rows += [{**rows[0], "of": "development", "networks": 99}, {**rows[0], "schedules": "rule", "networks": 99}]
     drawn = [{"origin": o, "of": "development", "networks": 2, "mean_error_percent": 9.0} for o in ("drawn", "zoos")]
     said = short("held_out_models", {"whole_networks": rows, "whole_networks_by_origin": drawn})
-    assert "of 4 predictions of the test set is 4.0 %" in said and "of 2 predictions of random networks" in said
+    assert "4.0 % on the test set (4 predictions)" in said
+    assert "9.0 % on random networks of the development set (2 predictions)" in said
 
 
 def test_the_output_in_the_readme_is_short(monkeypatch: pytest.MonkeyPatch) -> None:

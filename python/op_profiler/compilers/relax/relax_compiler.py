@@ -12,15 +12,11 @@ from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, Fuse
 from op_profiler.compilers.compiler import BuildOptions, Compiler
 from op_profiler.compilers.interrupts import interrupts_wait
 from op_profiler.compilers.pipelines import DEFAULT_PIPELINE, STOCK
-from op_profiler.compilers.relax import cuda_libraries, gpu, own_importers, read_kernel, tvm_package
+from op_profiler.compilers.relax import cuda_libraries, own_importers, tvm_package
 from op_profiler.compilers.relax.calls import FfiCall, call_library
-from op_profiler.compilers.relax.kernels import chain, load_kernels
 from op_profiler.compilers.relax.own_importers import load_itself, load_refused
 from op_profiler.compilers.relax.single import operator_model
-from op_profiler.compilers.relax.sums import build_sums
 from op_profiler.compilers.relax.target import fields_of
-from op_profiler.compilers.relax.tuning import automatic, task
-from op_profiler.compilers.relax.tuning.tunables import spec_of, tunables
 from op_profiler.compilers.relax.tuning.workload import computation
 from op_profiler.compilers.relax.vectors import vectors_of
 from op_profiler.compilers.tuning_contract import TEMPLATES
@@ -228,6 +224,8 @@ class RelaxCompiler(Compiler):
 
     def chain(self, kernel: str, length: int, dtype: str) -> tuple[Sequence[BoundKernel], BoundKernel]:
         """Build the chain as a function of Relax and run it once in the virtual machine."""
+        from op_profiler.compilers.relax.kernels import chain
+
         return chain(kernel, length, dtype)
 
     def array_on(self, values: np.ndarray, device: RuntimeDevice) -> DeviceArray:
@@ -245,6 +243,7 @@ class RelaxCompiler(Compiler):
     ) -> LoadedModel:
         """Run a model, or a decoder step, once in the virtual machine; `copies` is ignored."""
         from op_profiler.compilers.relax.decoder.library import DecoderLibrary, load_step
+        from op_profiler.compilers.relax.kernels import load_kernels
 
         if isinstance(compiled.library, DecoderLibrary):
             return load_step(compiled.library, compiled.occurrences, device, inputs)
@@ -264,6 +263,8 @@ class RelaxCompiler(Compiler):
 
     def build_sums(self, sums: SumOfProducts, target: Target) -> PackedFunction:
         """Schedule the sums in TIR."""
+        from op_profiler.compilers.relax.sums import build_sums
+
         return build_sums(sums, target)
 
     def vector_lanes(self, target: Target) -> int:
@@ -288,6 +289,8 @@ class RelaxCompiler(Compiler):
         self, model: ImportedModel, target: Target, keys: Collection[str] | None, space: str = TEMPLATES
     ) -> tuple[list[Tunable], list[Occurrence]]:
         """Lower the model; each distinct kernel with knobs is one tunable."""
+        from op_profiler.compilers.relax.tuning.tunables import tunables
+
         occurrences = self.operators(model, target)
         return tunables(occurrences, target, keys, space), occurrences
 
@@ -297,18 +300,24 @@ class RelaxCompiler(Compiler):
 
     def task(self, spec: TaskSpec, target: Target) -> Task:
         """Return the task of the sketch or the rule that the template of `spec` names."""
+        from op_profiler.compilers.relax.tuning import automatic, task
+
         is_sketch = spec.template.startswith(automatic.PREFIX)
         return (automatic.SketchTask if is_sketch else task.KernelTask)(spec, target)
 
     @interrupts_wait()
     def tasks(self, occurrence: Occurrence, target: Target) -> tuple[TaskSpec, ...]:
         """Return the task of the default rule, if the rule has knobs and the kernel writes one tensor."""
+        from op_profiler.compilers.relax.tuning.tunables import spec_of
+
         spec = spec_of(occurrence, target)
         return () if spec is None else (spec,)
 
     @interrupts_wait()
     def read_call(self, occurrence: Occurrence, target: Target) -> Kernel:
         """Read the loops of the operator's function; raise ModelError on GPUs and over a KV cache."""
+        from op_profiler.compilers.relax import gpu, read_kernel
+
         if occurrence.function is None or gpu.is_gpu(target):
             return self.read_kernel(occurrence.operator, target)  # refuses: over a KV cache, or no loops of a processor
         return read_kernel.read_kernel(occurrence.function, target, self.vector_lanes(target))
