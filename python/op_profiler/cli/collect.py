@@ -69,7 +69,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
     model: Annotated[
         str | None,
         typer.Argument(
-            help="Name, source:name, path, URL or package.module:function of the model; 'list' prints the names of the "
+            help="Name, source:name, path, URL or package.module:function of the model; 'list' prints the models of the "
             "source. Default: all default models of the source."
         ),
     ] = None,

@@ -148,7 +148,7 @@ class RuntimeContract(abc.ABC):
 
     @abc.abstractmethod
     def chain(self, kernel: str, length: int, dtype: str) -> tuple[Sequence[BoundKernel], BoundKernel]:
-        """Return a model of `length` kernel calls, each of which reads the output of the call before, a single number.
+        """Return a model of `length` kernel calls. Each call reads the output of the previous one, which is one number.
 
         Args:
             kernel: name of the kernel in `call_library`: ``stack``, or ``nothing``, which computes nothing.

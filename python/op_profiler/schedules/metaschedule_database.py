@@ -52,7 +52,7 @@ def read_databases(folder: Path) -> tuple[list[Record], int]:
 
 
 def replace_in_databases(folder: Path, gone: Collection[Record], record: Record) -> None:
-    """Store a record in the database for its conditions, in place of other records.
+    """Store a record in the database of its thread count and cache state, in place of other records.
 
     Args:
         folder: folder of the processor's records.

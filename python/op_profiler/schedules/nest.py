@@ -255,7 +255,7 @@ class Nest:
     def order_sum(
         self, loops: Loops, axes: Sequence[Any], reduction: Sequence[Any], knobs: Knobs
     ) -> tuple[list[Any], list[Any]]:
-        """Order and unroll the loops of the sum over one register tile.
+        """Order and unroll the reduction loops that accumulate one register tile.
 
         Args:
             loops: the stage that computes the sum.

@@ -202,7 +202,7 @@ class CompilerSuite:
         assert again == dataclasses.replace(written, library=again.library) and again.library is not written.library
 
     def test_damaged_files_are_no_model(self, compiler: Compiler, built: BuiltModel, tmp_path: Path) -> None:
-        """Check that `read` raises an error for files of other content."""
+        """Check that `read` raises an error for files that do not contain a compiled model."""
         _write(compiler, tmp_path, built.compiled)
         for path in tmp_path.iterdir():
             path.write_bytes(b"nothing")

@@ -48,7 +48,8 @@ class Pool2d(Point):
         )
 
     def work(self) -> tuple[float, float]:
-        """See `Point.work`: one operation per value of each window; the moved elements count as twice the input."""
+        """See `Point.work`: one operation per value of each window; the moved elements are twice the number of input
+        elements."""
         elements = float(self.batch * self.channels * self.height * self.width)
         return elements * (1 if self.mode == "global_avg" else self.window**2 / self.stride**2), 2 * elements
 
@@ -78,7 +79,7 @@ class UnpaddedPool2d(Point):
         )
 
     def work(self) -> tuple[float, float]:
-        """See `Point.work`: one operation per value of each window; the moved elements count as twice the input."""
+        """See `Point.work`: one operation per value of each window; the moved elements are twice the number of input elements."""
         elements = float(self.channels * self.size**2)
         return elements * self.window**2 / self.stride**2, 2 * elements
 
@@ -109,7 +110,7 @@ class LargeWindow(Point):
         return pool(x, pool_size=window, strides=stride, padding=margin)
 
     def work(self) -> tuple[float, float]:
-        """See `Point.work`: one operation per element of each window; moved elements count as twice the input."""
+        """See `Point.work`: one operation per element of each window; the moved elements are twice the number of input elements."""
         elements = float(self.batch * self.channels * self.size**self.axes)
         return elements * (self.window / self.stride) ** self.axes, 2 * elements
 

@@ -55,7 +55,7 @@ class LaunchModel:
 
     Attributes:
         multiprocessors: number of multiprocessors of the GPU; an array without axes.
-        log_costs: logarithms of microseconds for one of each of `COSTS`, shape (len(COSTS),).
+        log_costs: logarithm of the microseconds of one unit of each term in `COSTS`, shape (len(COSTS),).
         log_costs_of_kinds: logarithms of the costs for kernels of each kind, shape (len(KINDS), len(COSTS)).
     """
 

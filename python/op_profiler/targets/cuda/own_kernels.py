@@ -144,8 +144,8 @@ class Flush:
     def run(self) -> None:
         """Flush the L2 after everything that was launched on the default stream.
 
-        Reading leaves unmodified lines in the cache. A copy, which is used if nothing can be compiled, leaves modified
-        lines that the next kernel has to write back.
+        The flush kernel reads a buffer, so the lines that it leaves in the cache are unmodified. If this kernel cannot
+        be compiled, a buffer is copied instead: the copy leaves modified lines, which the next kernel has to write back.
         """
         if self._kernels is not None:
             values = self._from, ctypes.c_longlong(self._bytes // 16), self._to
