@@ -278,7 +278,7 @@ def headline_of(tables: Tables) -> str:
     )
     parts.append(
         f"with `--rerun`, {sum(all_found)} of {len(all_found)} planted slow-downs of {_LEAST_PERCENT:g} to 8 % are "
-        f"found, including {sum(near_found)} of {len(near_found)} of {_NEAR_PERCENT:g} to 8 %"
+        f"found, and of those of at least {_NEAR_PERCENT:g} %, {sum(near_found)} of {len(near_found)}"
     )
     return "; ".join(parts)
 

@@ -69,8 +69,8 @@ def collect(  # noqa: PLR0913 - the options are the interface
     model: Annotated[
         str | None,
         typer.Argument(
-            help="Name, source:name, path, URL or package.module:function of the model; 'list' prints the models of the "
-            "source. Default: all default models of the source."
+            help="Name, source:name, path, URL or package.module:function of the model; 'list' prints the models of "
+            "the source. Default: all default models of the source."
         ),
     ] = None,
     modelname: Annotated[str | None, typer.Option(help="Same as the argument MODEL.", rich_help_panel=MODEL)] = None,

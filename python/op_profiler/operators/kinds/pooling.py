@@ -79,7 +79,7 @@ class UnpaddedPool2d(Point):
         )
 
     def work(self) -> tuple[float, float]:
-        """See `Point.work`: one operation per value of each window; the moved elements are twice the number of input elements."""
+        """See `Point.work`: one operation per value of each window; twice the input elements are moved."""
         elements = float(self.channels * self.size**2)
         return elements * self.window**2 / self.stride**2, 2 * elements
 
@@ -110,7 +110,7 @@ class LargeWindow(Point):
         return pool(x, pool_size=window, strides=stride, padding=margin)
 
     def work(self) -> tuple[float, float]:
-        """See `Point.work`: one operation per element of each window; the moved elements are twice the number of input elements."""
+        """See `Point.work`: one operation per element of each window; twice the input elements are moved."""
         elements = float(self.batch * self.channels * self.size**self.axes)
         return elements * (self.window / self.stride) ** self.axes, 2 * elements
 

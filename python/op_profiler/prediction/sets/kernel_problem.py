@@ -138,7 +138,8 @@ class KernelPredictor:
         beyond: interval of kernels larger than the training rows, calibrated by leaving out the largest kernels; its
             `distance` is in octaves beyond the limits. None if the kernels of each kind have equal sizes.
         far: interval on processors that were not measured, calibrated by leaving out each processor in turn; its
-            `distance` is the distance of the processor's data sheet to the most similar known one. None if only one processor was measured.
+            `distance` is the distance of the processor's data sheet to the most similar known one. None if only one
+            processor was measured.
     """
 
     ensemble: Ensemble

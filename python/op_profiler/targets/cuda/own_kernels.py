@@ -145,7 +145,7 @@ class Flush:
         """Flush the L2 after everything that was launched on the default stream.
 
         The flush kernel reads a buffer, so the lines that it leaves in the cache are unmodified. If this kernel cannot
-        be compiled, a buffer is copied instead: the copy leaves modified lines, which the next kernel has to write back.
+        be compiled, a buffer is copied instead: the copy leaves modified lines, which the next kernel writes back.
         """
         if self._kernels is not None:
             values = self._from, ctypes.c_longlong(self._bytes // 16), self._to

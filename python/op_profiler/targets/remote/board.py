@@ -264,8 +264,8 @@ class BoardKernels:
             return self._timed_run()
 
     def walk(self, cache: Cache, timed: list[bool]) -> list[float]:
-        """Return the microseconds of each kernel: by the board's profiler if `cache` is ``model``, otherwise by its time
-        evaluator, one kernel at a time.
+        """Return the microseconds of each kernel: by the board's profiler if `cache` is ``model``, otherwise by its
+        time evaluator, one kernel at a time.
 
         Raises:
             MeasureError: the profiler reports other kernels than the model has.
