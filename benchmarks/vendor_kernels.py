@@ -100,9 +100,12 @@ def networks(folder: Path) -> list[dict[str, Any]]:
 
 def _lowered(config: dict[str, Any], layers: int, length: int, batch: int) -> Any:
     import torch
-    from transformers import BertConfig, BertForSequenceClassification
 
     import op_profiler
+    from op_profiler.frontends.importers.torch import prepare_torchvision
+
+    prepare_torchvision()  # transformers imports torchvision
+    from transformers import BertConfig, BertForSequenceClassification
 
     model = BertForSequenceClassification(BertConfig(**{**config, "num_hidden_layers": layers})).eval()
     words = torch.ones((batch, length), dtype=torch.int64)

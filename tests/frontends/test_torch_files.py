@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -10,9 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from op_profiler.errors import ModelError
+from op_profiler.errors import MissingPackageError, ModelError
 from op_profiler.frontends.file import FRONTEND
 from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.frontends.importers.torch import prepare_torchvision
+
+from ..command_line import op_profiler
+from ..installed import needs
 
 
 def load(path: Path | str, *shapes: tuple[int, ...], batch: int = 1) -> Any:
@@ -99,3 +104,21 @@ def test_examples_that_are_no_tensors(
     monkeypatch.delitem(sys.modules, "bare", raising=False)
     with pytest.raises(ModelError, match="return a tensor, or a list or a dict of tensors"):
         load("bare:build")
+
+
+@needs("transformers")
+def test_outputs_of_a_class_of_transformers(torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process, in which nobody has imported transformers, reads the program."""
+    prepare_torchvision()
+    from transformers import BertConfig, BertModel
+
+    sizes = {"num_hidden_layers": 1, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64}
+    model = BertModel(BertConfig(vocab_size=50, **sizes)).eval()
+    with torch.no_grad():
+        torch.export.save(torch.export.export(model, (torch.ones((1, 8), dtype=torch.int64),)), tmp_path / "m.pt2")
+    done = op_profiler("collect", "m.pt2", "--dry-run", folder=tmp_path)
+    assert done.returncode == 0 and "dense" in done.stdout, done.stderr
+    there = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "transformers" else there(name))
+    with pytest.raises(MissingPackageError, match="whose outputs are of the class transformers"):
+        load(tmp_path / "m.pt2")

@@ -7,7 +7,9 @@ torch.export is restricted to weights.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
+import re
 import typing
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +18,7 @@ from typing import Any
 
 from op_profiler.compilers.imported_model import ImportedModel
 from op_profiler.compilers.tvm_build import replaced
-from op_profiler.errors import ModelError
+from op_profiler.errors import MissingPackageError, ModelError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.importers import torch as torch_importer
 from op_profiler.frontends.importers.finish import readable_reason
@@ -123,11 +125,31 @@ def _load_exported(path: Path) -> Any:
     with zipfile.ZipFile(path) as archive:
         if any(PurePosixPath(n).name.startswith(("custom_obj_", "opaque_obj_")) for n in archive.namelist()):
             raise ModelError(f"{path} contains pickled objects next to its tensors, which are not read")
+        _import_output_classes(archive)
     try:
         with quiet(), _weights_only(), _hints_kept():
             return torch.export.load(str(path))
     except Exception as error:  # zip, schema and unpickling errors of every kind
         raise ModelError(f"{path} cannot be read as a torch.export program: {readable_reason(error)}") from error
+
+
+def _import_output_classes(archive: zipfile.ZipFile) -> None:
+    """Import the modules of transformers whose classes the outputs of an exported program have: torch reads such a
+    program only after these classes were registered.
+
+    Raises:
+        MissingPackageError: transformers is not installed.
+    """
+    names = [name for name in archive.namelist() if name.endswith(".json") and "/models/" in f"/{name}"]
+    classes = {found.decode() for name in names for found in _OUTPUT_CLASS.findall(archive.read(name))}
+    if not classes:
+        return
+    if importlib.util.find_spec("transformers") is None:
+        raise MissingPackageError("transformers", f"a program whose outputs are of the class {min(classes)}")
+    torch_importer.prepare_torchvision()
+    for one in classes:
+        with contextlib.suppress(ImportError), quiet():  # of another version of transformers: torch names the class
+            importlib.import_module(one.rpartition(".")[0])
 
 
 def _hints_kept() -> contextlib.AbstractContextManager[None]:
@@ -148,6 +170,8 @@ def _hints_kept() -> contextlib.AbstractContextManager[None]:
 
 
 _HINTS: dict[type, dict[str, Any]] = {}
+_OUTPUT_CLASS = re.compile(rb'\\"type\\": \\"(transformers\.[\w.]+)\\"')
+"""A class of transformers in the tree of a program's outputs, which is JSON inside of JSON."""
 
 
 @contextlib.contextmanager
