@@ -187,6 +187,16 @@ def test_second_names_of_operators(torch: Any, run: Any) -> None:
     check(Named(), run, torch, torch.randn(4, 4))
 
 
+def test_an_alias_is_its_tensor(torch: Any, run: Any) -> None:
+    """As in programs of torch.export, where a buffer is used twice."""
+
+    class Alias(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.ops.aten.alias(x) * 2 + x
+
+    check(Alias(), run, torch, torch.randn(4, 4))
+
+
 def test_vision_transformer(torch: Any, run: Any) -> None:
     from op_profiler.frontends.importers import torch as torch_importer
 

@@ -24,6 +24,8 @@ _ATTENTION = "aten::scaled_dot_product_attention"
 _PACKED = ("aten::_pack_padded_sequence", "aten::_pad_packed_sequence")
 _FROM_THE_FRONT = ("aten::argmax", "aten::argmin", "aten::argsort", "aten::nonzero")
 """Operators whose results are never negative."""
+_COPIES = ("aten::alias", "aten::lift_fresh_copy", "aten::to", "aten::detach", "aten::clone")
+"""Operators whose results have the values of their inputs."""
 
 # A graph may hold only operators that torch knows; this one is torch's, and unknown to the importer.
 _TRUNCATED = "aten::divide"
@@ -116,7 +118,7 @@ def _is_from_the_front(traced: Any, index: Any) -> bool:
 def known_tensor(traced: Any, value: Any) -> Any:
     """Return the tensor of a value that is a constant or a buffer of the module; None for other values."""
     path: list[str] = []
-    while value.node().kind() in ("aten::lift_fresh_copy", "aten::to", "aten::detach", "aten::clone"):
+    while value.node().kind() in _COPIES:
         value = value.node().inputsAt(0)
     known = value.toIValue()
     while known is None and value.node().kind() == "prim::GetAttr":
@@ -299,6 +301,6 @@ OPTION_CONVERTERS = {
     "aten::std_mean": _spread(root=True, mean=True),
     "aten::meshgrid": _meshgrid,
     "aten::round": _round,
-    "aten::lift_fresh_copy": lambda inputs, _: inputs[0],
+    **dict.fromkeys(("aten::alias", "aten::lift_fresh_copy"), lambda inputs, _: inputs[0]),
 }
 """Converters by the name of the operator."""
