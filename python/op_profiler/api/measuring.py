@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from op_profiler.analysis.explain.request import ExplainRequest
 from op_profiler.api.from_python import from_python, model_request, silent
 from op_profiler.collection.check_request import CheckRequest
-from op_profiler.collection.checking import check as run
+from op_profiler.collection.checking import check as check_prediction
 from op_profiler.collection.request import CollectRequest, TuneRequest
 from op_profiler.collection.sampling.calibrate import calibrate as run_calibration
 from op_profiler.collection.sampling.request import (
@@ -305,4 +305,4 @@ def check(
     )
     request = dataclasses.replace(request, predicted=asked)
     request.check()
-    return run(request, Screen(quiet=True), silent)
+    return check_prediction(request, Screen(quiet=True), silent)
