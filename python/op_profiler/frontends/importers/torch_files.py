@@ -18,7 +18,7 @@ from typing import Any
 
 from op_profiler.compilers.imported_model import ImportedModel
 from op_profiler.compilers.tvm_build import replaced
-from op_profiler.errors import MissingPackageError, ModelError
+from op_profiler.errors import MissingPackageError, ModelError, OpProfilerError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.importers import torch as torch_importer
 from op_profiler.frontends.importers.finish import readable_reason
@@ -122,13 +122,15 @@ def lower_exported(path: Path, request: ModelRequest) -> ImportedModel:
 
 
 def _load_exported(path: Path) -> Any:
-    with zipfile.ZipFile(path) as archive:
-        if any(PurePosixPath(n).name.startswith(("custom_obj_", "opaque_obj_")) for n in archive.namelist()):
-            raise ModelError(f"{path} contains pickled objects next to its tensors, which are not read")
-        _import_output_classes(archive)
     try:
+        with zipfile.ZipFile(path) as archive:
+            if any(PurePosixPath(n).name.startswith(("custom_obj_", "opaque_obj_")) for n in archive.namelist()):
+                raise ModelError(f"{path} contains pickled objects next to its tensors, which are not read")
+            _import_output_classes(archive)
         with quiet(), _weights_only(), _hints_kept():
             return torch.export.load(str(path))
+    except OpProfilerError:
+        raise
     except Exception as error:  # zip, schema and unpickling errors of every kind
         raise ModelError(f"{path} cannot be read as a torch.export program: {readable_reason(error)}") from error
 
