@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from op_profiler.compilers.relay_rewriting import calls_in
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.operators.cost import HEAVY
 from op_profiler.targets.target import resolve_target, use_build_for
@@ -46,15 +47,8 @@ def target_for(model: ImportedModel, kind: TargetKind, precision: Precision, tar
 
 def _came_quantized(model: ImportedModel) -> bool:
     """Return whether a model already has heavy 8-bit operators, as files of quantizers have."""
-    relay, found = getattr(load_tvm(), "relay", None), False
-    main = model.mod["main"]
-    if relay is None:  # today's TVM converts nothing to int8
+    if getattr(load_tvm(), "relay", None) is None:  # today's TVM converts nothing to int8
         return False
-
-    def visit(node: object) -> None:
-        nonlocal found
-        if isinstance(node, relay.Call) and getattr(node.op, "name", "").replace("qnn.", "nn.") in HEAVY:
-            found |= getattr(node.args[0].checked_type, "dtype", "") in ("int8", "uint8")
-
-    relay.analysis.post_order_visit(main, visit)
-    return found
+    calls = calls_in(model.mod["main"])
+    heavy = [call for call in calls if getattr(call.op, "name", "").replace("qnn.", "nn.") in HEAVY]
+    return any(getattr(call.args[0].checked_type, "dtype", "") in ("int8", "uint8") for call in heavy)

@@ -20,6 +20,23 @@ def main_of(module: IRModule) -> Function | None:
     return main if isinstance(main, load_tvm().relay.Function) else None
 
 
+def functions_of(module: IRModule) -> list[Any]:
+    """Return the functions of a module that are Relay functions."""
+    return [one for one in module.functions.values() if isinstance(one, load_tvm().relay.Function)]
+
+
+def nodes_in(expression: Node) -> list[Any]:
+    """Return all nodes of an expression, each after the nodes that it reads."""
+    found: list[Any] = []
+    load_tvm().relay.analysis.post_order_visit(expression, found.append)
+    return found
+
+
+def calls_in(expression: Node) -> list[Any]:
+    """Return all calls in an expression, each after the calls that it reads."""
+    return [node for node in nodes_in(expression) if isinstance(node, load_tvm().relay.Call)]
+
+
 def rebuilt(module: IRModule, replace: Replace) -> Node | None:
     """Return the body of ``main`` after `replace` replaced calls; None if it replaced none, or if the body is not a
     plain graph of calls.
@@ -32,7 +49,6 @@ def rebuilt(module: IRModule, replace: Replace) -> Node | None:
     if main is None:
         return None
     new: dict[int, Node] = {}  # by address: TVM's own hashes and comparisons take most of the time
-    only_calls = True
 
     def current(nodes: Iterable[Node]) -> tuple[list[Node], bool]:
         """Return the nodes after replacement, and whether any of them is new."""
@@ -40,8 +56,7 @@ def rebuilt(module: IRModule, replace: Replace) -> Node | None:
         after = [new.get(node.handle.value, node) for node in before]
         return after, any(one is not other for one, other in zip(after, before))
 
-    def visit(node: Node) -> None:
-        nonlocal only_calls
+    for node in nodes_in(main.body):
         if isinstance(node, relay.Call):
             arguments, changed = current(node.args)
             found = replace(node, arguments)
@@ -58,10 +73,8 @@ def rebuilt(module: IRModule, replace: Replace) -> Node | None:
             if changed:
                 new[node.handle.value] = relay.expr.TupleGetItemWithFields(node, value, None, None, None)
         elif not isinstance(node, (relay.Var, relay.Constant, tvm.ir.Op)):
-            only_calls = False
-
-    relay.analysis.post_order_visit(main.body, visit)
-    return new.get(main.body.handle.value) if only_calls else None
+            return None
+    return new.get(main.body.handle.value)
 
 
 def with_locations(module: IRModule, location_of: Callable[[Call], str]) -> IRModule:

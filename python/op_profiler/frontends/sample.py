@@ -19,6 +19,7 @@ from typing import Any
 
 from op_profiler.cache import cache_folder
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
+from op_profiler.compilers.relay_rewriting import calls_in
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import DeviceArray
 from op_profiler.errors import ModelError
@@ -261,15 +262,7 @@ class _Arguments:
 
 
 def _op_names(function: Any) -> set[str]:
-    tvm = load_tvm()
-    found: set[str] = set()
-
-    def visit(node: Any) -> None:
-        if isinstance(node, tvm.relay.Call) and isinstance(node.op, tvm.ir.Op):
-            found.add(str(node.op.name))
-
-    tvm.relay.analysis.post_order_visit(function.body, visit)
-    return found
+    return {str(call.op.name) for call in calls_in(function.body) if isinstance(call.op, load_tvm().ir.Op)}
 
 
 def _first_element(tensor: Any, rank: int) -> Any:

@@ -13,8 +13,9 @@ from op_profiler.compilers.relay.extract import attributes
 from op_profiler.compilers.relay.knobs import factors_of, knob_values
 from op_profiler.compilers.relay.lower import quiet
 from op_profiler.compilers.relay.processor_defaults import BY_RULE
+from op_profiler.compilers.relay_rewriting import calls_in
 from op_profiler.compilers.tvm_build import load_tvm, replaced
-from op_profiler.compilers.tvm_types import Call, Node, Target
+from op_profiler.compilers.tvm_types import Call, Target
 from op_profiler.operators.cost import HEAVY
 from op_profiler.operators.describe import signature
 from op_profiler.operators.operator import TensorSpec
@@ -99,15 +100,9 @@ def weigh_all(occurrences: Iterable[Occurrence], target: Target, *, by_rule: boo
 
 def anchor_call(occurrence: Occurrence) -> Call:
     """Return the call of the anchor in a fused function; the first call if the anchor's op occurs several times."""
-    relay = load_tvm().relay
-    calls: list[Call] = []
-
-    def visit(node: Node) -> None:
-        if isinstance(node, relay.Call) and getattr(node.op, "name", None) == occurrence.operator.anchor:
-            calls.append(node)
-
-    relay.analysis.post_order_visit(occurrence.function.body, visit)
-    return calls[0]
+    calls = calls_in(occurrence.function.body)
+    found: Call = [call for call in calls if getattr(call.op, "name", None) == occurrence.operator.anchor][0]
+    return found
 
 
 def _workload(outputs: Any, inputs: Any) -> Any | None:

@@ -8,6 +8,7 @@ from typing import Any
 from op_profiler.compilers.compiled_model import Occurrence
 from op_profiler.compilers.plain_values import plain
 from op_profiler.compilers.relay.layers import Layers
+from op_profiler.compilers.relay_rewriting import calls_in, nodes_in
 from op_profiler.compilers.successors import Names, united
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import Call, Function, IRModule, Node
@@ -27,20 +28,16 @@ def extract(module: IRModule, layers: Layers, weights: Collection[str] = ()) -> 
         weights: names of variables of ``main`` that stand for weights. Values computed from weights alone count as
             constants, because the compiler folds them once they are constants; their calls are left out.
     """
-    relay = load_tvm().relay
     cache: dict[tuple[int, tuple[bool, ...]], tuple[Operator, str, Names]] = {}
     found: list[Occurrence] = []
     keep_alive: list[Function] = []
     for entry in _entry_functions(module):
         bound = _let_bindings(entry)
         constants = _Constants(bound, frozenset(weights))
-
-        def visit(node: Node, bound: dict[Node, Node] = bound, constants: _Constants = constants) -> None:
-            if not isinstance(node, relay.Call):
-                return
+        for node in calls_in(entry.body):
             function = _primitive(node.op, module, bound)
             if function is None or (weights and constants.holds(node)):
-                return
+                continue
             constant = tuple(constants.holds(arg) for arg in node.args)
             identity = (function.handle.value, constant)
             if identity not in cache:
@@ -49,8 +46,6 @@ def extract(module: IRModule, layers: Layers, weights: Collection[str] = ()) -> 
                 cache[identity] = walk.operator(), walk.anchor_signature(), walk.locations(layers)
             operator, signature, names = cache[identity]
             found.append(Occurrence(operator, str(function.attrs["hash"]), function, constant, signature, names))
-
-        relay.analysis.post_order_visit(entry.body, visit)
     return found
 
 
@@ -63,15 +58,7 @@ def _entry_functions(module: IRModule) -> Iterator[Function]:
 
 def _let_bindings(function: Function) -> dict[Node, Node]:
     """Return values by variable: the virtual machine's pipeline binds functions and constants before calls use them."""
-    relay = load_tvm().relay
-    bound: dict[Node, Node] = {}
-
-    def visit(node: Node) -> None:
-        if isinstance(node, relay.Let):
-            bound[node.var] = node.value
-
-    relay.analysis.post_order_visit(function.body, visit)
-    return bound
+    return {node.var: node.value for node in nodes_in(function.body) if isinstance(node, load_tvm().relay.Let)}
 
 
 def _is_primitive(function: Function) -> bool:

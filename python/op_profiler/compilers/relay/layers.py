@@ -14,7 +14,15 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from op_profiler.compilers.interrupts import stop_if_interrupted
-from op_profiler.compilers.relay_rewriting import location_in_span, main_of, rebuilt, with_body, with_locations
+from op_profiler.compilers.relay_rewriting import (
+    calls_in,
+    location_in_span,
+    main_of,
+    nodes_in,
+    rebuilt,
+    with_body,
+    with_locations,
+)
 from op_profiler.compilers.successors import CallGraph, Names, successors
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import Call, Function, IRModule, Named, Node
@@ -86,15 +94,7 @@ class Layers:
 
     def _misses_some(self, main: Function) -> bool:
         """Return whether a call has no number."""
-        relay = load_tvm().relay
-        misses = False
-
-        def visit(node: Node) -> None:
-            nonlocal misses
-            misses = misses or (isinstance(node, relay.Call) and location_in_span(node) != self._source)
-
-        relay.analysis.post_order_visit(main.body, visit)
-        return misses
+        return any(location_in_span(call) != self._source for call in calls_in(main.body))
 
     def _number(self, call: Call) -> int | None:
         span = call.span
@@ -137,15 +137,13 @@ def _graph(main: Function | None, number_of: Callable[[Call], int | None]) -> Ca
         return None
     found = CallGraph([], [], [], [], frozenset())
     read: dict[int, frozenset[int | str]] = {}  # by address: TVM's own hashes and comparisons take most of the time
-    only_calls = True
 
     def reads_of(nodes: Iterable[Any]) -> frozenset[int | str]:
         return frozenset().union(*(read[node.handle.value] for node in nodes))
 
-    def visit(node: Node) -> None:
-        nonlocal only_calls
-        if not only_calls or isinstance(node, tvm.ir.Op):
-            return
+    for node in nodes_in(main.body):
+        if isinstance(node, tvm.ir.Op):
+            continue
         reads: frozenset[int | str] = frozenset()
         if isinstance(node, relay.Call):
             found.reads.append(reads_of(node.args))
@@ -160,8 +158,6 @@ def _graph(main: Function | None, number_of: Callable[[Call], int | None]) -> Ca
         elif isinstance(node, relay.Var):
             reads = frozenset([str(node.name_hint)])
         elif not isinstance(node, relay.Constant):
-            only_calls = False
+            return None
         read[node.handle.value] = reads
-
-    relay.analysis.post_order_visit(main.body, visit)
-    return dataclasses.replace(found, results=read[main.body.handle.value]) if only_calls else None
+    return dataclasses.replace(found, results=read[main.body.handle.value])

@@ -21,9 +21,10 @@ from op_profiler.compilers.relay.extract import extract
 from op_profiler.compilers.relay.launch import launches_of, noting
 from op_profiler.compilers.relay.layers import Layers
 from op_profiler.compilers.relay.rewrites import rewritten
+from op_profiler.compilers.relay_rewriting import calls_in, functions_of
 from op_profiler.compilers.tvm_build import load_tvm, replaced
 from op_profiler.compilers.tvm_errors import is_internal, last_line
-from op_profiler.compilers.tvm_types import DeviceArray, IRModule, Named, Node, Target
+from op_profiler.compilers.tvm_types import DeviceArray, IRModule, Named, Target
 from op_profiler.errors import ModelError
 from op_profiler.operators import cost
 
@@ -99,17 +100,14 @@ def _weights_of_heavy_ops(module: IRModule, params: Collection[str]) -> set[str]
     """Return the parameters that reach a heavy op as its second argument, directly or through ops of one argument."""
     relay = load_tvm().relay
     found: set[str] = set()
-
-    def visit(node: Node) -> None:
-        if not isinstance(node, relay.Call) or getattr(node.op, "name", "") not in cost.HEAVY or len(node.args) < 2:
-            return
-        weight = node.args[1]
+    for call in calls_in(module["main"]):
+        if getattr(call.op, "name", "") not in cost.HEAVY or len(call.args) < 2:
+            continue
+        weight = call.args[1]
         while isinstance(weight, relay.Call) and len(weight.args) == 1:
             weight = weight.args[0]
         if isinstance(weight, relay.Var) and weight.name_hint in params:
             found.add(weight.name_hint)
-
-    relay.analysis.post_order_visit(module["main"], visit)
     return found
 
 
@@ -188,17 +186,8 @@ def _one_copy_of_weights() -> contextlib.AbstractContextManager[None]:
 
 def _names_of_ops(module: IRModule) -> Counter[str]:
     """Return how often each operation is called in the functions of a module."""
-    relay = load_tvm().relay
-    found: Counter[str] = Counter()
-
-    def visit(node: Node) -> None:
-        if isinstance(node, relay.Call):
-            found[str(getattr(node.op, "name", ""))] += 1
-
-    for function in module.functions.values():
-        if isinstance(function, relay.Function):
-            relay.analysis.post_order_visit(function, visit)
-    return found
+    calls = (call for function in functions_of(module) for call in calls_in(function))
+    return Counter(str(getattr(call.op, "name", "")) for call in calls)
 
 
 def _left_out(names: Counter[str]) -> list[str]:

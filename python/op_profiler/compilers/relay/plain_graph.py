@@ -12,6 +12,7 @@ from op_profiler.compilers.plain_values import plain
 from op_profiler.compilers.relay.control import open_control
 from op_profiler.compilers.relay.extract import attributes, tensors
 from op_profiler.compilers.relay.layers import locations_in_span
+from op_profiler.compilers.relay_rewriting import nodes_in
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import DeviceArray, IRModule, Node
 from op_profiler.errors import ModelError
@@ -52,10 +53,9 @@ def write_graph(folder: Path, module: IRModule, params: dict[str, DeviceArray]) 
         if name not in weights:
             (spec,) = tensors(variable.checked_type)
             inputs.append({"name": name, "shape": spec.shape, "dtype": spec.dtype})
-
-    def visit(node: Node) -> None:
+    for node in nodes_in(function.body):
         if node in known or isinstance(node, (relay.Function, load_tvm().ir.Op)):
-            return
+            continue
         if isinstance(node, relay.Call) and isinstance(node.op, load_tvm().ir.Op):
             known[node] = ["node", len(nodes)]
             arguments = [known[argument] for argument in node.args]
@@ -73,8 +73,6 @@ def write_graph(folder: Path, module: IRModule, params: dict[str, DeviceArray]) 
             known[node] = ["weight", name]
         else:
             raise ModelError(f"a model with {type(node).__name__} cannot be taken over from Relay")
-
-    relay.analysis.post_order_visit(function.body, visit)
     np.savez(folder / WEIGHTS, **weights)
     (folder / GRAPH).write_text(json.dumps({"inputs": inputs, "nodes": nodes, "output": known[function.body]}))
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.interrupts import interrupts_wait
+from op_profiler.compilers.relay_rewriting import calls_in
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_errors import is_internal
 from op_profiler.compilers.tvm_types import DeviceArray, IRModule
@@ -172,14 +173,8 @@ def _without_floor_divisions(module: IRModule) -> IRModule:
     Divisions by a positive constant are kept: TVM computes them without variables.
     """
     relay = load_tvm().relay
-    found = []
-
-    def note(one: Any) -> None:
-        if isinstance(one, relay.Call) and getattr(one.op, "name", "") in _ROUNDED_DOWN and _is_affected(one):
-            found.append(one)
-
-    for function in module.functions.values():
-        relay.analysis.post_order_visit(function, note)
+    calls = (call for function in module.functions.values() for call in calls_in(function))
+    found = [one for one in calls if getattr(one.op, "name", "") in _ROUNDED_DOWN and _is_affected(one)]
     if not found:
         return module
 

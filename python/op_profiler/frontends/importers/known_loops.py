@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from op_profiler.compilers.relay_rewriting import calls_in, nodes_in
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import DeviceArray, IRModule
 
@@ -67,10 +68,7 @@ class _WrittenOut:
     def replacements(self, main: Any, weights: Mapping[Any, np.ndarray]) -> dict[Any, Any]:
         """Return replacements for the outermost loops and branches that are known."""
         relay = load_tvm().relay
-        found: list[Any] = []
-        relay.analysis.post_order_visit(
-            main.body, lambda n: found.append(n) if isinstance(n, relay.If) or _is_loop(n) else None
-        )
+        found = [node for node in nodes_in(main.body) if isinstance(node, relay.If) or _is_loop(node)]
         made: dict[Any, Any] = {}
         inside: set[Any] = set()
         known = _KnownValues(weights)
@@ -84,7 +82,7 @@ class _WrittenOut:
                 taken = self._steps_of(node, known)
             if taken is not None:
                 made[node] = taken
-                relay.analysis.post_order_visit(node, inside.add)
+                inside |= {*nodes_in(node)}
         return made
 
     def _steps_of(self, call: Any, known: _KnownValues) -> Any | None:
@@ -94,7 +92,7 @@ class _WrittenOut:
         goes_on = isinstance(choice.true_branch, relay.Call) and choice.true_branch.op == call.op.var
         again, ends = (choice.true_branch, choice.false_branch)[:: 1 if goes_on else -1]
         count, course = 0, [[known.value(argument) for argument in call.args]]
-        calls = max(_count_calls(again), 1)
+        calls = max(len(calls_in(again)), 1)
         while True:
             inside = known.inside(params, course[-1])
             condition = inside.value(choice.cond)
@@ -162,19 +160,9 @@ def _is_loop(node: Any) -> bool:
     function = node.op.value
     if not isinstance(function, relay.Function) or not isinstance(function.body, relay.If):
         return False
-    calls: list[Any] = []
-    relay.analysis.post_order_visit(
-        function.body, lambda n: calls.append(n) if isinstance(n, relay.Call) and n.op == node.op.var else None
-    )
+    calls = [call for call in calls_in(function.body) if call.op == node.op.var]
     branches = (function.body.true_branch, function.body.false_branch)
     return len(calls) == 1 and calls[0] in branches
-
-
-def _count_calls(node: Any) -> int:
-    relay = load_tvm().relay
-    found: list[Any] = []
-    relay.analysis.post_order_visit(node, lambda n: found.append(n) if isinstance(n, relay.Call) else None)
-    return len(found)
 
 
 def _constants(nodes: Sequence[Any], values: Sequence[np.ndarray | None]) -> list[Any]:

@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from op_profiler.compilers.relay_rewriting import main_of, rebuilt
+from op_profiler.compilers.relay_rewriting import main_of, nodes_in, rebuilt
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import Call, DeviceArray, IRModule, Node
 from op_profiler.compilers.weight_files import bytes_of, return_freed_memory
@@ -33,12 +33,9 @@ def with_transposed_weights(module: IRModule, params: dict[str, DeviceArray]) ->
         return module
     readers: Counter[str] = Counter()
     transposed: dict[str, Any] = {}
-
-    def note(one: Node) -> None:
-        if isinstance(one, relay.Call):
-            readers.update(argument.name_hint for argument in one.args if isinstance(argument, relay.Var))
-        elif isinstance(one, relay.Tuple):
-            readers.update(field.name_hint for field in one.fields if isinstance(field, relay.Var))
+    for one in nodes_in(main.body):
+        read = one.args if isinstance(one, relay.Call) else one.fields if isinstance(one, relay.Tuple) else ()
+        readers.update(value.name_hint for value in read if isinstance(value, relay.Var))
 
     def replace(call: Call, arguments: list[Node]) -> Node | None:
         if getattr(call.op, "name", "") != "transpose" or not isinstance(arguments[0], relay.Var):
@@ -49,7 +46,6 @@ def with_transposed_weights(module: IRModule, params: dict[str, DeviceArray]) ->
         transposed[name] = relay.var(name, call.checked_type), call.attrs.axes
         return transposed[name][0]
 
-    relay.analysis.post_order_visit(main.body, note)
     body = rebuilt(module, replace)
     if body is None:
         return module
