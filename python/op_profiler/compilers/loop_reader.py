@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
 from typing import Any
 
+from op_profiler.compilers.compiled_model import Launch
 from op_profiler.compilers.loop_nest import Access, Loop, LoopNest
 from op_profiler.compilers.tvm_build import load_tvm
 
@@ -22,6 +23,7 @@ _INSTRUCTIONS = frozenset(
 _NOTHING = frozenset({"likely", "reinterpret"})
 _DIVISIONS = frozenset({"sqrt", "rsqrt"})
 """Calls that are compiled to an instruction of the division unit."""
+_DIMENSIONS = {"blockIdx": "grid", "threadIdx": "block"}
 _CALLS = {"erf": 1.5, "tanh": 2.0, "pow": 2.5}
 """Time of a call of the C library, relative to one evaluation of exp, on the two processors with included data."""
 
@@ -342,16 +344,48 @@ def parallel_loops_of(body: Any, tir: ModuleType) -> list[int]:
         if isinstance(statement, tir.For) and int(statement.kind) == tir.ForKind.PARALLEL:
             loops.append(int(statement.extent.value) if isinstance(statement.extent, tir.IntImm) else 0)
         else:
-            for child in children(statement):
+            for child in _children(statement):
                 visit(child)
 
     visit(body)
     return [] if waits else loops
 
 
-def children(statement: Any) -> list[Any]:
+def launches_in(body: Any, tir: ModuleType) -> list[Launch]:
+    """Return the launches of a GPU's function in order; a size that is known only at run time counts as 1.
+
+    Args:
+        body, tir: as for `parallel_loops_of`.
+    """
+    launches: list[Launch] = []
+
+    def visit(statement: Any, inside: Launch | None) -> None:
+        tag, extent = _bound(statement, tir)
+        where, _, axis = tag.partition(".")
+        if where in _DIMENSIONS:
+            if inside is None:
+                inside = {"grid": [1, 1, 1], "block": [1, 1, 1]}
+                launches.append(inside)
+            inside[_DIMENSIONS[where]]["xyz".index(axis)] = _number(extent)
+        for child in _children(statement):
+            visit(child, inside)
+
+    visit(body, None)
+    return launches
+
+
+def _bound(statement: Any, tir: ModuleType) -> tuple[str, Any]:
+    """Return the axis that a statement binds, such as ``blockIdx.x``, and its size; empty if it binds none."""
+    if isinstance(statement, tir.For) and statement.thread_binding is not None:
+        return str(statement.thread_binding.thread_tag), statement.extent
+    if isinstance(statement, tir.AttrStmt) and str(statement.attr_key) == "thread_extent":
+        return str(statement.node.thread_tag), statement.value
+    return "", None
+
+
+def _children(statement: Any) -> list[Any]:
     """Return the statements inside a statement."""
     if hasattr(statement, "seq"):
         return list(statement.seq)
-    names = ("body", "then_case", "else_case", "block")
+    names = ("body", "then_case", "else_case", "block", "init")
     return [child for name in names if (child := getattr(statement, name, None)) is not None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from op_profiler.compilers.compiled_model import Launch
+from op_profiler.compilers.loop_reader import launches_in
 from op_profiler.compilers.relax.rules.blocks import TVM_ERRORS
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import IRModule, Target
@@ -13,8 +14,6 @@ from op_profiler.schedules.schedule import Schedule
 _RULES = ("Matmul", "GEMV", "Reduction", "GeneralReduction", "Fallback")
 """dlight's rules in the order in which TVM's own pipeline for CUDA tries them."""
 _SUFFIX = ".dlight"
-_DIMENSIONS = {"blockIdx": "grid", "threadIdx": "block"}
-_INSIDE = ("body", "then_case", "else_case", "block", "init")
 
 
 def is_gpu(target: Target) -> bool:
@@ -49,42 +48,8 @@ def launches_of(kernels: IRModule) -> dict[str, list[Launch]]:
     """
     tvm = load_tvm()
     found = {
-        str(name.name_hint): _launches(function.body)
+        str(name.name_hint): launches_in(function.body, tvm.tirx)
         for name, function in kernels.functions_items()
         if isinstance(function, tvm.tirx.PrimFunc)
     }
     return {name: launches for name, launches in found.items() if launches}
-
-
-def _launches(body: Any) -> list[Launch]:
-    """Return the launches in order; a size that is not static remains 1."""
-    launches: list[Launch] = []
-
-    def visit(statement: Any, inside: Launch | None) -> None:
-        axis, extent = _bound(statement)
-        where, _, name = axis.partition(".")
-        if where in _DIMENSIONS:
-            if inside is None:
-                inside = {"grid": [1, 1, 1], "block": [1, 1, 1]}
-                launches.append(inside)
-            size = getattr(extent, "value", None)
-            inside[_DIMENSIONS[where]]["xyz".index(name)] = 1 if size is None else int(size)
-        for child in getattr(statement, "seq", ()) or _children(statement):
-            visit(child, inside)
-
-    visit(body, None)
-    return launches
-
-
-def _bound(statement: Any) -> tuple[str, Any]:
-    """Return the axis that a statement binds, such as ``blockIdx.x``, and its size; empty if it binds none."""
-    tirx = load_tvm().tirx
-    if isinstance(statement, tirx.For) and statement.thread_binding is not None:
-        return str(statement.thread_binding.thread_tag), statement.extent
-    if isinstance(statement, tirx.AttrStmt) and str(statement.attr_key) == "thread_extent":
-        return str(statement.node.thread_tag), statement.value
-    return "", None
-
-
-def _children(statement: Any) -> list[Any]:
-    return [child for name in _INSIDE if (child := getattr(statement, name, None)) is not None]

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from op_profiler.compilers.compiled_model import Launch
-from op_profiler.compilers.loop_reader import children
+from op_profiler.compilers.loop_reader import launches_in
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import IRModule
 
 _Noted = TypeVar("_Noted")
-_DIMENSIONS = {"blockIdx": "grid", "threadIdx": "block"}
 
 
 def noting(found: dict[str, _Noted], read: Callable[[Any], _Noted]) -> Any:
@@ -35,19 +34,4 @@ def noting(found: dict[str, _Noted], read: Callable[[Any], _Noted]) -> Any:
 
 def launches_of(function: Any) -> list[Launch]:
     """Return the launches of a function in order; a size that is known only at run time counts as 1."""
-    tir = load_tvm().tir
-    launches: list[Launch] = []
-
-    def visit(statement: Any, inside: Launch | None) -> None:
-        if isinstance(statement, tir.AttrStmt) and str(statement.attr_key) == "thread_extent":
-            if inside is None:
-                inside = {"grid": [1, 1, 1], "block": [1, 1, 1]}
-                launches.append(inside)
-            where, _, axis = str(statement.node.thread_tag).partition(".")
-            if where in _DIMENSIONS and isinstance(statement.value, tir.IntImm):
-                inside[_DIMENSIONS[where]]["xyz".index(axis)] = int(statement.value)
-        for child in children(statement):
-            visit(child, inside)
-
-    visit(function.body, None)
-    return launches
+    return launches_in(function.body, load_tvm().tir)
