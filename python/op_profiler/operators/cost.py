@@ -215,6 +215,7 @@ COSTS: dict[str, Cost] = {
 
 HEAVY = frozenset(op for op, cost in COSTS.items() if cost.heavy)
 LOOKS_UP = frozenset(op for op, cost in COSTS.items() if cost.looks_up)
+"""Ops that read only those elements of their first input that they return."""
 REDUCES = frozenset(op for op, cost in COSTS.items() if cost.reduces)
 MOVES_DATA = frozenset(op for op, cost in COSTS.items() if cost.flops in (_none, _resized))
 """Ops that only move data: they count no operations, or only those of an interpolation (resizes)."""
@@ -235,8 +236,3 @@ def flops(op: str, attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:
     if "pool" in op and "pool_size" in attrs:
         return _pooled(attrs, inputs, outputs)
     return _read(attrs, inputs, outputs) if "adaptive" in op else _written(attrs, inputs, outputs)
-
-
-def looks_up(op: str) -> bool:
-    """Return whether an op reads only those elements of its first input that it returns."""
-    return op in LOOKS_UP

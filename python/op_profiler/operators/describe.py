@@ -113,7 +113,7 @@ class Description:
         for at, argument in enumerate(arguments):
             if argument.startswith("%"):
                 continue
-            looks_up = at == 0 and cost.looks_up(name)
+            looks_up = at == 0 and name in cost.LOOKS_UP
             most = sum(cost.size_bytes(t) for t in outputs) if looks_up else math.inf
             for _, number, field in PARAMETER.findall(argument):
                 read = int(number), field

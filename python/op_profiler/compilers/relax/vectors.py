@@ -5,7 +5,10 @@ from __future__ import annotations
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import Target
 from op_profiler.compilers.vectors import Vectors
+from op_profiler.operators.kinds.sizes import largest_divisor
 
+divisor = largest_divisor
+"""Given a size and a limit."""
 _FLOAT_BITS = 32
 _LANES_OF_X86 = (("avx512f", 16), ("avx2", 8))
 
@@ -26,11 +29,6 @@ def _lanes(target: Target) -> int:
     if not target_has_features(["sse2"], target):
         return max(int(codegen.llvm_get_vector_width(target)) // _FLOAT_BITS, 4)
     return next((lanes for feature, lanes in _LANES_OF_X86 if target_has_features([feature], target)), 4)
-
-
-def divisor(size: int, most: int) -> int:
-    """Return the largest divisor of a size that is at most `most`; at least 1."""
-    return max(d for d in range(1, max(min(size, most), 1) + 1) if size % d == 0)
 
 
 def lanes_of(size: int, vectors: Vectors) -> int:

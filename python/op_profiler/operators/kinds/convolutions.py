@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from op_profiler.compilers.tvm_types import Node
 
 
-class _Convolving(Point):
+class Convolving(Point):
     """A kind of convolution, with padding that keeps the sizes at stride 1, and the ops that are fused after it."""
 
     in_channels: int
@@ -23,9 +23,9 @@ class _Convolving(Point):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Sizes of the input, one per axis."""
-        size: int = getattr(self, "size")  # noqa: B009 - a field of most kinds
-        return size, size
+        """Sizes of the input, one per axis: the field `length`, or the field `size` twice."""
+        length: int | None = getattr(self, "length", None)
+        return (getattr(self, "size", 0),) * 2 if length is None else (length,)
 
     @property
     def convolution(self) -> Convolution:
@@ -45,15 +45,17 @@ class _Convolving(Point):
         )
 
     def expression(self, scope: Scope) -> Node:
+        """Return the convolution, and the ops of the field `epilogue` after it."""
         conv, name = self.convolution, getattr(self, "epilogue", "none")
         return epilogue(scope, conv.expression(scope), conv.out_shape, name, channels_last=conv.channels_last)
 
     def work(self) -> tuple[float, float]:
+        """See `Point.work`: the work of the convolution; the epilogue adds none."""
         return self.convolution.work()
 
 
 @dataclasses.dataclass(frozen=True)
-class Conv2d(_Convolving):
+class Conv2d(Convolving):
     """Convolution over [batch, in_channels, height, width]; depthwise if groups = in_channels = out_channels."""
 
     kind = "conv2d"
@@ -82,7 +84,7 @@ class Conv2d(_Convolving):
 
 
 @dataclasses.dataclass(frozen=True)
-class Conv2dDilated(_Convolving):
+class Conv2dDilated(Convolving):
     """Dilated convolution: it reads every `dilation`-th row and column. The output has the size of the input."""
 
     kind = "conv2d_dilated"
@@ -95,7 +97,7 @@ class Conv2dDilated(_Convolving):
 
 
 @dataclasses.dataclass(frozen=True)
-class Conv1d(_Convolving):
+class Conv1d(Convolving):
     """Convolution over [1, in_channels, length], as for speech and series."""
 
     kind = "conv1d"
@@ -108,14 +110,9 @@ class Conv1d(_Convolving):
     groups: int = 1
     epilogue: str = "none"
 
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Length of the input."""
-        return (self.length,)
-
 
 @dataclasses.dataclass(frozen=True)
-class Conv3d(_Convolving):
+class Conv3d(Convolving):
     """Convolution over [1, in_channels, depth, size, size], as in video networks."""
 
     kind = "conv3d"
@@ -134,7 +131,7 @@ class Conv3d(_Convolving):
 
 
 @dataclasses.dataclass(frozen=True)
-class Conv2dTranspose(_Convolving):
+class Conv2dTranspose(Convolving):
     """Transposed convolution with stride 2, which doubles height and width."""
 
     kind = "conv2d_transpose"
@@ -155,7 +152,7 @@ class Conv2dTranspose(_Convolving):
 
 
 @dataclasses.dataclass(frozen=True)
-class Conv2dNHWC(_Convolving):
+class Conv2dNHWC(Convolving):
     """Convolution over [1, size, size, in_channels], as in TensorFlow and TFLite.
 
     TVM does not change these layouts on processors, so convolutions in them have separate schedules. If `depthwise` is
@@ -179,7 +176,7 @@ class Conv2dNHWC(_Convolving):
 
 
 @dataclasses.dataclass(frozen=True)
-class Int8Conv2d(_Convolving):
+class Int8Conv2d(Convolving):
     """Convolution of int8 with sums in int32, a bias, relu, and conversion to int8."""
 
     kind = "conv2d_int8"

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from typing import TYPE_CHECKING
 
 from op_profiler.operators.kinds import sizes
-from op_profiler.operators.kinds.convolution import Convolution
-from op_profiler.operators.kinds.convolutions import Conv2d
-from op_profiler.operators.kinds.point import Draw, Point, Scope, epilogue
-
-if TYPE_CHECKING:
-    from op_profiler.compilers.tvm_types import Node
+from op_profiler.operators.kinds.convolutions import Conv2d, Convolving
+from op_profiler.operators.kinds.point import Draw, Point
 
 
 @dataclasses.dataclass(frozen=True)
-class LongConv1d(Point):
+class LongConv1d(Convolving):
     """Convolution over [batch, in_channels, length]."""
 
     kind = "long_conv1d"
@@ -28,29 +23,6 @@ class LongConv1d(Point):
     stride: int
     dilation: int
     epilogue: str
-
-    @property
-    def convolution(self) -> Convolution:
-        """The convolution, with padding that keeps the length at stride 1."""
-        return Convolution(
-            batch=self.batch,
-            in_channels=self.in_channels,
-            sizes=(self.length,),
-            out_channels=self.out_channels,
-            kernel=(self.kernel,),
-            stride=(self.stride,),
-            padding=((self.dilation * (self.kernel - 1) + 1) // 2,) * 2,
-            dilation=(self.dilation,),
-        )
-
-    def expression(self, scope: Scope) -> Node:
-        """Return the 1-D convolution with its epilogue."""
-        conv = self.convolution
-        return epilogue(scope, conv.expression(scope), conv.out_shape, self.epilogue)
-
-    def work(self) -> tuple[float, float]:
-        """See `Point.work`: the work of the convolution; the epilogue adds none."""
-        return self.convolution.work()
 
 
 def _few_channels(rng: random.Random) -> Point:

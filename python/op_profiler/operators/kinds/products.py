@@ -39,8 +39,7 @@ class Dense(Point):
 
     def work(self) -> tuple[float, float]:
         """See `Point.work`: one multiply-add per row, input feature and output feature; each matrix moves once."""
-        m, k, n = self.rows, self.in_features, self.out_features
-        return 2.0 * m * k * n, float(m * k + k * n + m * n)
+        return _of_product(self.rows, self.in_features, self.out_features)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,8 +66,8 @@ class BatchMatmul(Point):
 
     def work(self) -> tuple[float, float]:
         """See `Point.work`: one multiply-add per row, column and inner index of a product; each matrix moves once."""
-        m, k, n = self.rows, self.inner, self.columns
-        return 2.0 * self.batch * m * k * n, float(self.batch * (m * k + k * n + m * n))
+        operations, moved = _of_product(self.rows, self.inner, self.columns)
+        return self.batch * operations, self.batch * moved
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,8 +95,7 @@ class DenseOfActivations(Point):
 
     def work(self) -> tuple[float, float]:
         """See `Point.work`: the operations of `Dense`; the weight, which is packed at run time, moves three times."""
-        m, k, n = self.rows, self.in_features, self.out_features
-        return 2.0 * m * k * n, float(m * k + 3 * k * n + m * n)
+        return _of_product(self.rows, self.in_features, self.out_features, moves=3)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,8 +116,7 @@ class GatedDense(Point):
     def work(self) -> tuple[float, float]:
         """See `Point.work`: the operations of `Dense` with one row; the weight, which is packed at run time, moves
         three times."""
-        k, n = self.in_features, self.out_features
-        return 2.0 * k * n, float(k + 3 * k * n + n)
+        return _of_product(1, self.in_features, self.out_features, moves=3)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,8 +204,12 @@ class Int8Dense(Point):
 
     def work(self) -> tuple[float, float]:
         """See `Point.work`: one multiply-add per row, input feature and output feature; each matrix moves once."""
-        m, k, n = self.rows, self.in_features, self.out_features
-        return 2.0 * m * k * n, float(m * k + k * n + m * n)
+        return _of_product(self.rows, self.in_features, self.out_features)
+
+
+def _of_product(rows: int, inner: int, columns: int, moves: int = 1) -> tuple[float, float]:
+    """Return the work of a product of matrices, of which the second moves several times."""
+    return 2.0 * rows * inner * columns, float(rows * inner + moves * inner * columns + rows * columns)
 
 
 def _dense(rng: random.Random) -> Point:

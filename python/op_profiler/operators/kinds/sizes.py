@@ -16,8 +16,8 @@ divisor of the channels up to this number."""
 
 @functools.cache
 def largest_divisor(number: int, limit: int) -> int:
-    """Return the largest divisor of a number up to a limit; 1 for a limit below 1."""
-    return max(divisor for divisor in range(1, min(number, max(limit, 1)) + 1) if number % divisor == 0)
+    """Return the largest divisor of a number up to a limit; 1 for a number or a limit below 1."""
+    return max(divisor for divisor in range(1, max(min(number, limit), 1) + 1) if number % divisor == 0)
 
 
 def channel_block(channels: int) -> int:

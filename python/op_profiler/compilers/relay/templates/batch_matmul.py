@@ -11,6 +11,7 @@ from op_profiler.compilers.relay.templates.padded import apply_padded, copied_fr
 from op_profiler.compilers.relay.templates.strategy import offer, registered
 from op_profiler.compilers.relay.templates.template import Task, Template, output_dtype, two_float_tensors
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.operators.kinds.sizes import largest_divisor
 from op_profiler.operators.operator import Operator
 from op_profiler.schedules.nest import Axis, Nest
 
@@ -18,11 +19,6 @@ BATCH_MATMUL = "batch_matmul.op_profiler"
 PADDED_BATCH_MATMUL = "batch_matmul_padded.op_profiler"
 _PACKED = "packed_b"
 _MOST_LANES = 16
-
-
-def _lanes(columns: int) -> int:
-    """Return the widest block of up to 16 columns that divides the columns."""
-    return next(width for width in range(_MOST_LANES, 0, -1) if columns % width == 0)
 
 
 def _padded_columns(columns: int) -> int:
@@ -65,7 +61,7 @@ def _product(
     te = load_tvm().te
     batch, rows, columns = _sizes(a, b, transpose_a, transpose_b)
     depth = shape(a)[1 if transpose_a else 2]
-    lanes = _lanes(padded[1])
+    lanes = largest_divisor(padded[1], _MOST_LANES)
     dtype = dtype or a.dtype
     k = te.reduce_axis((0, depth), name="k")
     b_batch = shape(b)[0]
@@ -97,7 +93,7 @@ def _schedule_padded(s: Any, cfg: Any, op: Any, output: Any) -> None:
 
 def _nest(product: Any) -> Nest:
     batch, rows, columns = shape(product.output(0))
-    lanes = _lanes(columns)
+    lanes = largest_divisor(columns, _MOST_LANES)
     depth = int(product.reduce_axis[0].dom.extent)
     spatial = (Axis("b", batch, tiled=False), Axis("y", rows), Axis("x", columns // lanes))
     return nest_of(spatial, lanes, (("k", depth),), "k", producers=bool(_packed(product)), inner_tile_orders=True)
