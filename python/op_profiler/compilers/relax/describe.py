@@ -12,6 +12,7 @@ from op_profiler.compilers.compiled_model import Occurrence
 from op_profiler.compilers.relax import batched
 from op_profiler.compilers.relax.legalize import op_of
 from op_profiler.compilers.relax.pipeline import LoweredModule
+from op_profiler.compilers.relax.rewrite import bindings_of
 from op_profiler.compilers.successors import Names, united
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import IRModule
@@ -42,7 +43,7 @@ def occurrences_of(lowered: LoweredModule, attention: Sequence[Occurrence] = ())
     relax, call_tir, builtin = tvm.relax, tvm.ir.Op.get("relax.call_tir"), tvm.ir.Op.get("relax.call_dps_packed")
     kernels = {str(name.name_hint): function for name, function in lowered.kernels.functions_items()}
     found: list[Occurrence] = []
-    for place, binding in enumerate(_bindings(lowered.fused["main"])):
+    for place, binding in enumerate(bindings_of(lowered.fused["main"])):
         call = binding.value
         if not isinstance(call, relax.Call):
             continue
@@ -65,10 +66,6 @@ def occurrences_of(lowered: LoweredModule, attention: Sequence[Occurrence] = ())
     return found
 
 
-def _bindings(function: Any) -> list[Any]:
-    return [binding for block in function.body.blocks for binding in block.bindings]
-
-
 def _occurrence(description: Description, label: str, kernel: Any, call: Any, layers: Sequence[Names]) -> Occurrence:
     anchor = description.anchor()
     operator, signature = description.operator(tensors_of(call.ty)), description.anchor_signature()
@@ -85,7 +82,7 @@ def _description(module: IRModule, function: Any, label: str, call: Any, constan
     else:
         description = Description([tensors_of(parameter.ty) for parameter in function.params], constant)
         names = dict(zip(function.params, description.names))
-        for binding in _bindings(function):
+        for binding in bindings_of(function):
             names[binding.var] = _described(module, binding, names, description)
     return description
 

@@ -16,6 +16,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from op_profiler.compilers.relax.rewrite import bindings_of
 from op_profiler.compilers.successors import CallGraph, Names, successors, united
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import IRModule
@@ -118,7 +119,7 @@ def _graph(function: Any) -> CallGraph | None:
             return reads_of(value.tuple_value)
         return read.get(value, frozenset()) if isinstance(value, relax.Var) else frozenset()
 
-    for binding in (binding for block in function.body.blocks for binding in block.bindings):
+    for binding in bindings_of(function):
         value = getattr(binding, "value", None)
         if isinstance(value, (relax.If, relax.Function)) or value is None:
             return None
@@ -178,7 +179,7 @@ class _Values:
             return self._number("constant", value if hasattr(value, "value") else str(value))
 
         found: list[list[int]] = []
-        for binding in (binding for block in function.body.blocks for binding in block.bindings):
+        for binding in bindings_of(function):
             value, inside = binding.value, list[int]()
             if not isinstance(value, relax.Call):
                 known[binding.var] = number_of(value)

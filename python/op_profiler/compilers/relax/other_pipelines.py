@@ -9,6 +9,7 @@ from op_profiler.compilers.pipelines import STOCK, load_function
 from op_profiler.compilers.relax.layers import layers_of_kernels
 from op_profiler.compilers.relax.legalize import note_ops
 from op_profiler.compilers.relax.pipeline import LoweredModule, compiled
+from op_profiler.compilers.relax.rewrite import bindings_of
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import ModelError
 
@@ -70,15 +71,5 @@ def run_pipeline(name: str, module: IRModule, target: Target, *, build: bool) ->
 def _same_calls(fused: Any, kernels: Any) -> bool:
     """Return whether the calls in ``main`` still have the names that fusion gave them."""
     names = {str(name.name_hint) for name, _ in kernels.functions_items()}
-    return {str(name.name_hint) for name, _ in fused.functions_items() if name in _called(fused)} <= names
-
-
-def _called(module: Any) -> set[Any]:
-    tvm = load_tvm()
-    found = set()
-    for block in module["main"].body.blocks:
-        for binding in block.bindings:
-            operator = getattr(binding.value, "op", None)
-            if isinstance(operator, tvm.ir.GlobalVar):
-                found.add(operator)
-    return found
+    called = [getattr(binding.value, "op", None) for binding in bindings_of(fused["main"])]
+    return {str(one.name_hint) for one in called if isinstance(one, load_tvm().ir.GlobalVar)} <= names

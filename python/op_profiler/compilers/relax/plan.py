@@ -9,6 +9,7 @@ from typing import Any
 
 from op_profiler.compilers.compiled_model import KernelCall, PlannedTensor
 from op_profiler.compilers.relax.describe import tensors_of
+from op_profiler.compilers.relax.rewrite import bindings_of
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import DeviceArray, IRModule
 
@@ -54,9 +55,8 @@ class _Walk:
         self._producers: dict[int, int] = {}
         for variable, name in itertools.zip_longest(function.params, inputs):
             self._numbers[variable] = self._new(variable.ty, given=str(variable.name) if name is None else name)
-        for block in function.body.blocks:
-            for binding in block.bindings:
-                self._numbers[binding.var] = self._bound(binding.value)
+        for binding in bindings_of(function):
+            self._numbers[binding.var] = self._bound(binding.value)
 
     def numbers(self, value: Any) -> tuple[int, ...]:
         """Return the numbers of the tensors of a value, tuples flattened."""

@@ -9,7 +9,7 @@ from op_profiler.compilers.relax import batched, dense, transposed
 from op_profiler.compilers.relax.convolution import blocked_layouts
 from op_profiler.compilers.relax.fold import fold_with_numpy
 from op_profiler.compilers.relax.gpu import is_gpu
-from op_profiler.compilers.relax.rewrite import Constant, Rewrite, rewrite_calls
+from op_profiler.compilers.relax.rewrite import Constant, Rewrite, bindings_of, rewrite_calls
 from op_profiler.compilers.relax.simpler_ops import SIMPLER_OPS, WHOLE_OPS, WHOLE_RANKS, plain_sum
 from op_profiler.compilers.relax.vectors import vectors_of
 from op_profiler.compilers.tvm_build import load_tvm
@@ -81,13 +81,7 @@ def _converted(layouts: Callable[[Any], dict[str, list[str]]]) -> list[Any]:
 
 def _convolutions(function: Any) -> list[Any]:
     """Return the bindings of ``relax.nn.conv2d``."""
-    relax = load_tvm().relax
-    bindings = (binding for block in function.body.blocks for binding in block.bindings)
-    return [
-        binding
-        for binding in bindings
-        if isinstance(binding.value, relax.Call) and getattr(binding.value.op, "name", "") == _CONV2D
-    ]
+    return [one for one in bindings_of(function) if getattr(getattr(one.value, "op", None), "name", "") == _CONV2D]
 
 
 def _convolutions_are_read_once(function: Any) -> bool:
@@ -106,8 +100,7 @@ def _convolutions_are_read_once(function: Any) -> bool:
             for field in value.fields:
                 read(field)
 
-    for binding in (binding for block in function.body.blocks for binding in block.bindings):
-        value = binding.value
+    for value in (binding.value for binding in bindings_of(function)):
         for argument in getattr(value, "args", [getattr(value, "tuple_value", value)]):
             read(argument)
     return all(readers.get(one.var, 0) <= 1 for one in _convolutions(function))

@@ -49,6 +49,11 @@ def rewrite_calls(name: str, rewrites: dict[str, Rewrite]) -> Any:
     return rewritten
 
 
+def bindings_of(function: Any) -> list[Any]:
+    """Return the bindings of a ``relax.Function`` in order."""
+    return [binding for block in function.body.blocks for binding in block.bindings]
+
+
 def call_of(builder: Any, value: Any, op: str) -> Any | None:
     """Return the call of `op` whose result is `value`; None if `value` is not the result of a call of `op`.
 
