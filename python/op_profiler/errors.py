@@ -14,6 +14,11 @@ EXIT_ENVIRONMENT = 5
 EXIT_INTERRUPTED = 130
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of another library's error; the name of its class if it has no text."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip()
+
+
 class OpProfilerError(Exception):
     """Base class of the errors that end a command with a message and without a traceback."""
 

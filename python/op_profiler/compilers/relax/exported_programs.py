@@ -7,6 +7,8 @@ import io
 from collections.abc import Callable
 from typing import Any
 
+from op_profiler.errors import first_line
+
 _RANDOM = ("rand", "bernoulli", "exponential", "multinomial", "normal_", "normal.", "uniform", "poisson", "geometric")
 
 
@@ -23,8 +25,7 @@ def export(program: Any, examples: tuple[Any, ...]) -> Any:
         with torch.no_grad(), contextlib.redirect_stderr(io.StringIO()):
             exported = torch.export.export(program, examples)
     except Exception as error:  # whatever the model's code raises, and torch's own
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        raise RuntimeError(f"torch.export: {lines[0] if lines else type(error).__name__}") from error
+        raise RuntimeError(f"torch.export: {first_line(error)}") from error
     _spell_out(exported.graph)
     return exported
 

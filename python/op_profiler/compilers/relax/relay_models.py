@@ -23,6 +23,7 @@ from op_profiler.errors import ModelError
 from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.lowered_cache import original_model
+from op_profiler.frontends.references.values import read_arrays, write_arrays
 
 
 class _Task(msgspec.Struct, frozen=True):
@@ -114,11 +115,7 @@ class _InRelaysProcess(FrameworkReference):
             if "error" in about:
                 raise NoReference(about["error"])
             self.framework = about["framework"]
-            found = []
-            for number in range(len(batches)):
-                with np.load(Path(begun.folder.name) / f"out{number}.npz", allow_pickle=False) as arrays:
-                    found.append([arrays[str(place)] for place in range(len(arrays.files))])
-        return found
+            return [read_arrays(Path(begun.folder.name) / f"out{number}.npz") for number in range(len(batches))]
 
 
 def main() -> int:
@@ -157,6 +154,5 @@ def _write_outputs(folder: Path, request: ModelRequest, batches: int) -> dict[st
     except NoReference as error:
         return {"error": str(error)}
     for number, values in enumerate(outputs):
-        named: dict[str, Any] = {str(place): value for place, value in enumerate(values)}
-        np.savez(folder / f"out{number}.npz", **named)
+        write_arrays(folder / f"out{number}.npz", values)
     return {"framework": reference.framework}

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import onnx
 
-from op_profiler.compilers.imported_model import Form, FrameworkReference, ImportedModel, InputSpec, Opened
-from op_profiler.frontends.references import other_process
+from op_profiler.compilers.imported_model import ImportedModel, InputSpec, Opened
+from op_profiler.frontends.references.other_process import FileReference
 from op_profiler.frontends.references.values import varying
 
 if TYPE_CHECKING:
     import numpy as np
 
 
-class OnnxReference(FrameworkReference):
+class OnnxReference(FileReference):
     """The reference of an imported ONNX model: the model's file, run by onnxruntime or by onnx.
 
     Args:
@@ -27,6 +26,7 @@ class OnnxReference(FrameworkReference):
     """
 
     framework = "onnxruntime"
+    form = "onnx"
 
     def __init__(
         self,
@@ -35,14 +35,9 @@ class OnnxReference(FrameworkReference):
         resized: Callable[[], Any] | None,
         lower: Callable[[Sequence[str]], ImportedModel],
     ) -> None:
-        self.inputs = tuple(inputs)
-        self._path = path
+        super().__init__(path, inputs)
         self._resized = resized
         self._lower = lower
-
-    def outputs(self, batches: Sequence[Mapping[str, np.ndarray]]) -> list[list[np.ndarray]]:
-        """Run the model in a separate process, in onnxruntime or in onnx's evaluator."""
-        return self._run(batches).outputs
 
     def opened(self, batches: Sequence[Mapping[str, np.ndarray]]) -> Opened | None:
         """Run the model with the results of all nodes as outputs, then import it with only the outputs that depend on
@@ -54,29 +49,14 @@ class OnnxReference(FrameworkReference):
         values = [[values[place] for place in kept] for values in ran.outputs]
         return Opened(self._lower(names), tuple(nodes.get(name, name) for name in names), values)
 
-    def write(self, form: Form, folder: Path, inputs: Sequence[np.ndarray]) -> Path:
-        """Return the model file itself as ONNX; other forms are rejected."""
-        return self._file(folder) if form == "onnx" else super().write(form, folder, inputs)
-
     def _file(self, folder: Path) -> Path:
         """Return the model with the input sizes of the import; written to the folder if its own sizes differ."""
         if self._resized is None:
-            return self._path.resolve()
+            return super()._file(folder)
 
         path = folder / "model.onnx"
         onnx.save(self._resized(), str(path), save_as_external_data=True, location="model.data")
         return path
-
-    def _run(self, batches: Sequence[Mapping[str, np.ndarray]], *, nodes: bool = False) -> other_process.Ran:
-        with tempfile.TemporaryDirectory(prefix="op_profiler-") as folder:
-            path = self._file(Path(folder))
-            names = tuple(spec.name for spec in self.inputs)
-            what = other_process.ReferenceRun(
-                form="onnx", model=str(path), data=str(path.parent), inputs=names, batches=len(batches), nodes=nodes
-            )
-            ran = other_process.run(what, batches)
-        self.framework = ran.framework
-        return ran
 
 
 def _nodes(path: Path) -> dict[str, str]:

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from op_profiler.child_processes import Child, carry_out
-from op_profiler.compilers.imported_model import NoReference
+from op_profiler.compilers.imported_model import Form, FrameworkReference, InputSpec, NoReference
+from op_profiler.errors import first_line
+from op_profiler.frontends.references.values import read_arrays, write_arrays
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,14 +27,14 @@ _SMALL_BYTES = 64 << 20
 """Largest size of the weights of a model that onnx's evaluator runs: it computes in numpy, node by node."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class ReferenceRun:
     """Task of the separate process: a model to run in its own framework.
 
     Attributes:
         form: form of the file.
         model: path of the file.
-        data: folder with external weights; empty for TFLite.
+        data: folder with external weights.
         inputs: names, in the order of the model.
         batches: number of batches of inputs.
         nodes: whether to return the values of all nodes as outputs.
@@ -67,12 +69,10 @@ def run(what: ReferenceRun, batches: Sequence[Mapping[str, np.ndarray]]) -> Ran:
     Raises:
         NoReference: the framework is not installed, or does not run the model.
     """
-    import numpy as np
-
     with tempfile.TemporaryDirectory(prefix="op_profiler-") as name:
         folder = Path(name)
         for number, batch in enumerate(batches):
-            _write(folder / f"in{number}.npz", [batch[name] for name in what.inputs])
+            write_arrays(folder / f"in{number}.npz", [batch[name] for name in what.inputs])
         with tempfile.TemporaryFile("w+") as log, Child(__name__, (name, what), log) as child:
             event = next(child.events(), None)
             code = child.process.wait()
@@ -82,11 +82,46 @@ def run(what: ReferenceRun, batches: Sequence[Mapping[str, np.ndarray]]) -> Ran:
             raise NoReference(f"the process of its own framework ended with {code}")
         if "error" in event:
             raise NoReference(event["error"])
-        outputs = []
-        for number in range(len(batches)):
-            with np.load(folder / f"out{number}.npz", allow_pickle=False) as arrays:
-                outputs.append([arrays[str(i)] for i in range(len(event["names"]))])
+        outputs = [read_arrays(folder / f"out{number}.npz") for number in range(len(batches))]
     return Ran(event["framework"], tuple(event["names"]), outputs)
+
+
+class FileReference(FrameworkReference):
+    """The reference of an imported model: the model's file, run by its framework in the separate process.
+
+    Args:
+        path: path of the file.
+
+    Attributes:
+        form: form of the file.
+    """
+
+    form: Literal["onnx", "tflite"]
+
+    def __init__(self, path: Path, inputs: Sequence[InputSpec]) -> None:
+        self.inputs = tuple(inputs)
+        self._path = path
+
+    def outputs(self, batches: Sequence[Mapping[str, np.ndarray]]) -> list[list[np.ndarray]]:
+        """Run the model in the separate process."""
+        return self._run(batches).outputs
+
+    def write(self, form: Form, folder: Path, inputs: Sequence[np.ndarray]) -> Path:
+        """Return the model file itself in its own form; other forms are rejected."""
+        return self._file(folder) if form == self.form else super().write(form, folder, inputs)
+
+    def _file(self, folder: Path) -> Path:
+        """Return the path of the model; a subclass may write it to the folder."""
+        return self._path.resolve()
+
+    def _run(self, batches: Sequence[Mapping[str, np.ndarray]], *, nodes: bool = False) -> Ran:
+        """Return the outputs, or the values of all nodes."""
+        with tempfile.TemporaryDirectory(prefix="op_profiler-") as folder:
+            path, names = self._file(Path(folder)), tuple(spec.name for spec in self.inputs)
+            what = ReferenceRun(self.form, str(path), str(path.parent), names, len(batches), nodes)
+            ran = run(what, batches)
+        self.framework = ran.framework
+        return ran
 
 
 def main() -> int:
@@ -97,31 +132,18 @@ def main() -> int:
 
 def _run(task: tuple[str, ReferenceRun], send: Callable[..., None]) -> None:
     """Read the inputs, write the outputs."""
-    import numpy as np
-
     folder, what = Path(task[0]), task[1]
     try:
-        batches = []
-        for number in range(what.batches):
-            with np.load(folder / f"in{number}.npz", allow_pickle=False) as arrays:
-                batches.append([arrays[str(i)] for i in range(len(what.inputs))])
+        batches = [read_arrays(folder / f"in{number}.npz") for number in range(what.batches)]
         framework, names, outputs = _FORMS[what.form](what, batches)
         for number, values in enumerate(outputs):
-            _write(folder / f"out{number}.npz", values)
+            write_arrays(folder / f"out{number}.npz", values)
     except NoReference as error:
         send(error=str(error))
     except Exception as error:  # noqa: BLE001 - whatever a framework raises
-        line = (str(error).strip() or type(error).__name__).splitlines()[0]
-        send(error=f"its own framework does not run it on random inputs: {line[:300]}")
+        send(error=f"its own framework does not run it on random inputs: {first_line(error)[:300]}")
     else:
         send(framework=framework, names=names)
-
-
-def _write(path: Path, arrays: Sequence[np.ndarray]) -> None:
-    import numpy as np
-
-    named: dict[str, Any] = {str(place): array for place, array in enumerate(arrays)}
-    np.savez(path, **named)
 
 
 _Ran = tuple[str, list[str], list[list[Any]]]
@@ -148,8 +170,8 @@ def _onnx(what: ReferenceRun, batches: Sequence[list[Any]]) -> _Ran:
         session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         ran = [session.run(names, dict(zip(what.inputs, batch))) for batch in batches]
     except Exception as error:
-        line = (str(error).strip() or type(error).__name__).splitlines()[0]
-        return _by_evaluator(what, batches, names, f"onnxruntime does not run it on random inputs: {line[:300]}")
+        why = f"onnxruntime does not run it on random inputs: {first_line(error)[:300]}"
+        return _by_evaluator(what, batches, names, why)
     return f"onnxruntime {onnxruntime.__version__}", names, [_arrays(values) for values in ran]
 
 

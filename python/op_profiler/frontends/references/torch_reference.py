@@ -15,6 +15,7 @@ from op_profiler.compilers.imported_model import (
     NoReference,
     Opened,
 )
+from op_profiler.errors import first_line
 from op_profiler.frontends.importers.torch_layers import unwrapped
 from op_profiler.frontends.importers.torch_library import torch
 from op_profiler.frontends.references.values import varying
@@ -91,8 +92,7 @@ class TorchReference(FrameworkReference):
             with quiet(), torch.no_grad():
                 made = model(*tensors)
         except Exception as error:  # whatever the model's code raises
-            line = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise NoReference(f"torch does not run it on random inputs: {line[:200]}") from error
+            raise NoReference(f"torch does not run it on random inputs: {first_line(error)[:200]}") from error
         return [_array(tensor) for tensor in (made if isinstance(made, (tuple, list)) else (made,))]
 
 

@@ -1,9 +1,10 @@
-"""Selects the values of a model's nodes that can be compared: tensors of numbers that depend on the inputs."""
+"""Values of a model: which of its nodes can be compared, and files of arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,3 +27,19 @@ def varying(values: Sequence[Sequence[np.ndarray]]) -> list[int]:
         if one.dtype.kind in "fiu" and one.size and alike and not same:
             found.append(place)
     return found
+
+
+def write_arrays(path: Path, arrays: Sequence[np.ndarray]) -> None:
+    """Write arrays to an ``.npz`` file, each under its index."""
+    import numpy as np
+
+    named: dict[str, Any] = {str(place): array for place, array in enumerate(arrays)}
+    np.savez(path, **named)
+
+
+def read_arrays(path: Path) -> list[np.ndarray]:
+    """Return the arrays that `write_arrays` wrote to a file."""
+    import numpy as np
+
+    with np.load(path, allow_pickle=False) as arrays:
+        return [arrays[str(place)] for place in range(len(arrays.files))]
