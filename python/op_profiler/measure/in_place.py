@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 import dataclasses
 import functools
 import time
@@ -16,6 +15,7 @@ from op_profiler.compilers.calls import TimedCalls, call_overhead_us
 from op_profiler.errors import MeasureError
 from op_profiler.measure.measurement import Cache
 from op_profiler.measure.stack import drawn_turn, stack_places
+from op_profiler.targets.machine import FixedModel
 
 
 class Runs(Protocol):
@@ -38,7 +38,7 @@ Walk = tuple[TimedCalls, list[int]]
 
 
 @dataclasses.dataclass(eq=False)
-class InPlaceKernels(abc.ABC):
+class InPlaceKernels(FixedModel):
     """The kernels of a model, which run in order on the model's own buffers; base class of `LoadedModel`s.
 
     Attributes:
@@ -124,10 +124,6 @@ class InPlaceKernels(abc.ABC):
             rows.append(len(calls))
             calls.append(kernel)
         return TimedCalls(calls), rows
-
-    def launch_gap_us(self) -> None:
-        """Return None, because a processor does not wait for kernel launches."""
-        return
 
     def repeat_kernel(self, index: int, calls: int) -> bool:
         """Call one kernel `calls` times in a row; return False if a call failed."""

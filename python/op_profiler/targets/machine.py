@@ -4,7 +4,7 @@ behind RPC."""
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 from op_profiler.errors import UsageError
 from op_profiler.options import DEVICE, Option
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from op_profiler.measure.load import LoadMeter
     from op_profiler.measure.measurement import Cache, Device
     from op_profiler.measure.steadiness import SteadinessProbe
+
+_Model = TypeVar("_Model")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -139,6 +141,26 @@ class TimedModel(Protocol):
 
     def output_arrays(self) -> list[np.ndarray]:
         """Return the model's outputs of the last run."""
+
+
+class FixedModel:
+    """What a `TimedModel` answers if op_profiler can choose neither its addresses nor its stack position, and if its
+    times contain no overhead and no launches."""
+
+    def moved(self: _Model) -> _Model:
+        """Return this object itself."""
+        return self
+
+    def move_stack(self) -> None:
+        """Do nothing."""
+
+    def call_overhead_us(self) -> float | None:
+        """Return None."""
+        return None
+
+    def launch_gap_us(self) -> float | None:
+        """Return None."""
+        return None
 
 
 class LoadedModel(TimedModel, Protocol):

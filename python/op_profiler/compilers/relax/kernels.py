@@ -26,16 +26,13 @@ _RUN = "op_profiler_run"
 class RelaxKernels(InPlaceKernels):
     """A model in the virtual machine, and its kernels in order, bound to the buffers of one run (a `LoadedModel`).
 
+    The machine allocates the buffers, so there is no copy at other addresses.
+
     Attributes (beside those of `InPlaceKernels`):
         machine: ``relax.VirtualMachine``.
     """
 
     machine: Any
-
-    def moved(self) -> RelaxKernels:
-        """Return this object itself: a copy with buffers at other addresses is not possible, because the virtual
-        machine allocates them."""
-        return self
 
     def output_arrays(self) -> list[np.ndarray]:
         """Run the model once and return its outputs on the host."""

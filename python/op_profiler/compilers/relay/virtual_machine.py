@@ -19,6 +19,7 @@ from op_profiler.compilers.tvm_types import RuntimeDevice
 from op_profiler.errors import MeasureError, ModelError
 from op_profiler.measure.measurement import Cache
 from op_profiler.operators.operator import Operator
+from op_profiler.targets.machine import FixedModel
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,8 +27,11 @@ if TYPE_CHECKING:
 _TENSOR = re.compile(r"(\w+)\[([^\]]*)\]")
 
 
-class VmKernels:
-    """A model in the virtual machine (a `TimedModel`); it supports only the cache state ``model``."""
+class VmKernels(FixedModel):
+    """A model in the virtual machine (a `TimedModel`); it supports only the cache state ``model``.
+
+    The machine allocates the buffers and calls the kernels itself; its profiler reads the clock around each kernel.
+    """
 
     def __init__(self, compiled: CompiledModel, device: RuntimeDevice, inputs: Sequence[np.ndarray]) -> None:
         tvm = load_tvm()
@@ -59,10 +63,6 @@ class VmKernels:
         made = self._machine.invoke("main")
         return _leaves(made)
 
-    def move_stack(self) -> None:
-        """Do nothing: the machine calls its kernels itself."""
-        return
-
     def time_model(self) -> float:
         """Return the microseconds of one run without the profiler, including Python's call."""
         started = time.perf_counter_ns()
@@ -83,19 +83,6 @@ class VmKernels:
     def repeat_kernel(self, index: int, calls: int) -> bool:
         """Return False: the virtual machine cannot call a kernel in isolation."""
         return False
-
-    def moved(self) -> VmKernels:
-        """Return this object itself: the virtual machine allocates the buffers, so op_profiler cannot place a copy at
-        other addresses."""
-        return self
-
-    def launch_gap_us(self) -> None:
-        """Return None: launches are not timed here."""
-        return
-
-    def call_overhead_us(self) -> None:
-        """Return None: the profiler reads the clock around the kernel."""
-        return
 
     def kernel_error(self, index: int) -> str | None:
         """Return None: a kernel cannot be called in isolation, and so is not checked."""

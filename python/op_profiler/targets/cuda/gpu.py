@@ -26,6 +26,7 @@ from op_profiler.targets.cuda.load import GpuMeter
 from op_profiler.targets.cuda.management import NoNvml, Nvml
 from op_profiler.targets.cuda.own_kernels import Flush, Spin, flush_mechanism, own_kernels
 from op_profiler.targets.llvm.identity import host_fingerprint
+from op_profiler.targets.machine import FixedModel
 
 _LAUNCHED_AHEAD = 100
 """Number of operators. The queue of an H100 accepts 1,020 launches before the host has to wait, and an operator may be
@@ -60,8 +61,8 @@ class LaunchedGraph(Protocol):
 
 
 @dataclasses.dataclass(eq=False)
-class GpuKernels:
-    """A model on a GPU (a `LoadedModel`).
+class GpuKernels(FixedModel):
+    """A model on a GPU (a `LoadedModel`). CUDA's allocator places the tensors, and kernels have no stack on the host.
 
     A kernel's time is that of the GPU alone, from event to event without the time of the events (`call_overhead_us`).
     The GPU waits or is busy while kernels are launched, so no time includes the wait for a launch. `launch_gap_us` is
@@ -98,10 +99,6 @@ class GpuKernels:
         self.runtime.sync()
         if not ran:
             raise MeasureError("the model does not run on the GPU as a whole")
-
-    def move_stack(self) -> None:
-        """Do nothing: a GPU's kernels have no stack on the host."""
-        return
 
     def time_model(self) -> float:
         """Return the microseconds between an event before and an event after the launch; NaN if the launch failed."""
@@ -158,11 +155,6 @@ class GpuKernels:
         ran = self.graph.repeat_kernel(index, calls)
         self.runtime.sync()
         return ran
-
-    def moved(self) -> GpuKernels:
-        """Return this object itself: CUDA's allocator places the tensors, so op_profiler cannot place a copy at other
-        addresses."""
-        return self
 
     def call_overhead_us(self) -> float | None:
         """Measure what the events around a kernel add to its time, microseconds; None without NVRTC."""

@@ -21,7 +21,7 @@ from op_profiler.errors import BoardLostError, MeasureError
 from op_profiler.measure.limits import Limits
 from op_profiler.measure.measurement import Cache
 from op_profiler.option_values import threads_text
-from op_profiler.targets.machine import Place
+from op_profiler.targets.machine import FixedModel, Place
 from op_profiler.targets.remote.probe import Probe, describe_board, upload
 from op_profiler.targets.remote.rpc import ANSWER_SECONDS, connect, deadline
 from op_profiler.targets.target import kind_of
@@ -202,8 +202,8 @@ class RemoteThreads:
         return ()
 
 
-class BoardKernels:
-    """A model on a board (a `LoadedModel`).
+class BoardKernels(FixedModel):
+    """A model on a board (a `LoadedModel`), whose runtime places the tensors and reads its clock around each kernel.
 
     The time evaluator of TVM's runtime times the whole model and single kernels; it makes one untimed call first. In
     the cache state ``model``, the kernels' times come from one run of the profiler on the board, in graph order and in
@@ -250,10 +250,6 @@ class BoardKernels:
         """
         with self._board.running("running the model"):
             self._model.run()
-
-    def move_stack(self) -> None:
-        """Do nothing: the stack is on the board."""
-        return
 
     def time_model(self) -> float:
         """Return the microseconds of one run of the whole model; NaN if the board's runtime cannot run it as a
@@ -307,19 +303,6 @@ class BoardKernels:
         with self._board.running(f"running {name}"):
             self._library.time_evaluator(name, self._board.runtime, number=calls - 1, repeat=1)(*arrays)
         return True
-
-    def moved(self) -> BoardKernels:
-        """Return this object itself: the board's runtime places the tensors, so op_profiler cannot place a copy at
-        other addresses."""
-        return self
-
-    def launch_gap_us(self) -> None:
-        """Return None: nothing is launched."""
-        return
-
-    def call_overhead_us(self) -> None:
-        """Return None: the board's runtime reads its clock around the kernel."""
-        return
 
     def kernel_error(self, index: int) -> str | None:
         """Call one kernel and return the last line of its error; None if the kernel runs without an error.
