@@ -81,8 +81,4 @@ class BuiltForDevice(Built):
     def timed(self, device: RuntimeDevice, calls: int, samples: int) -> tuple[float, ...]:
         """Return samples of the device's time evaluator in microseconds; with flushed caches, each sample is one
         call."""
-        calls = 1 if self.options else calls
-        evaluator = self.function.time_evaluator(
-            self.function.entry_name, device, number=calls, repeat=samples, **self.options
-        )
-        return tuple(float(s) * 1e6 for s in evaluator(*self.arrays).results)
+        return self.evaluated(device, 1 if self.options else calls, samples, **self.options)

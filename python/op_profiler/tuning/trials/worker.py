@@ -29,6 +29,7 @@ from op_profiler.compilers.tvm_errors import kind_and_last_line
 from op_profiler.compilers.tvm_types import DeviceArray, RuntimeDevice, RuntimeModule
 from op_profiler.cores import unbind
 from op_profiler.errors import BoardLostError, MeasureError
+from op_profiler.measure.in_place import timed_us
 from op_profiler.measure.load import CoreMeter, LoadMeter
 from op_profiler.measure.measurement import Cache, Settings
 from op_profiler.measure.threads import ThreadPool
@@ -123,17 +124,19 @@ class Built:
         None."""
         if self.flush is not None or calls == 1:
             return tuple(self._timed_once() for _ in range(samples))
-        evaluator = self.function.time_evaluator(self.function.entry_name, device, number=calls, repeat=samples)
+        return self.evaluated(device, calls, samples)
+
+    def evaluated(self, device: RuntimeDevice, calls: int, samples: int, **options: Any) -> tuple[float, ...]:
+        """Return samples of the device's time evaluator in microseconds per call, each the mean over `calls` calls."""
+        name = self.function.entry_name
+        evaluator = self.function.time_evaluator(name, device, number=calls, repeat=samples, **options)
         return tuple(float(s) * 1e6 for s in evaluator(*self.arrays).results)
 
     def _timed_once(self) -> float:
         if self.flush is not None:
             self.flush()
         assert self.kernel is not None
-        started = time.perf_counter_ns()
-        succeeded = self.kernel.run()
-        stopped = time.perf_counter_ns()
-        return (stopped - started) / 1e3 if succeeded else float("nan")
+        return timed_us(self.kernel)
 
 
 @dataclasses.dataclass
@@ -205,10 +208,8 @@ class Worker:
         """Create a task and its reference for the next builds; return an empty result, or the failure."""
         try:
             self._prepare(task)
-        except MemoryError:
-            return TrialResult(failure="memory", error="out of memory while preparing")
         except Exception as error:  # noqa: BLE001 - as in `build`
-            return TrialResult(failure="invalid", error=kind_and_last_line(error))
+            return _failed(error, "invalid", "preparing")
         return TrialResult()
 
     def _prepare(self, task: TaskSpec) -> None:
@@ -233,14 +234,8 @@ class Worker:
             self._prepare(candidate.task)
             failure = "build"
             self.built[number] = self._bind(candidate.task, self.tasks[candidate.task].build(candidate.index))
-        except InvalidPointError as error:
-            return TrialResult(failure="invalid", error=str(error))
-        except BoardLostError as error:
-            return TrialResult(failure="lost", error=str(error))
-        except MemoryError:
-            return TrialResult(failure="memory", error="out of memory while building")
         except Exception as error:  # noqa: BLE001 - an error of a template fails only this candidate
-            return TrialResult(failure=failure, error=kind_and_last_line(error))
+            return _failed(error, failure, "building")
         return TrialResult(build_seconds=time.perf_counter() - started)
 
     def _vendor(self, task: TaskSpec) -> BuiltByVendor:
@@ -324,12 +319,8 @@ class Worker:
             if self.setup.cache == "cold":  # each sample is a single call
                 return TrialResult(samples_us=built.timed(self.device, 1, samples * min(calls, 5)), checked=checked)
             return TrialResult(samples_us=built.timed(self.device, calls, samples), checked=checked)
-        except BoardLostError as error:
-            return TrialResult(failure="lost", error=str(error))
-        except MemoryError:
-            return TrialResult(failure="memory", error="out of memory while running")
         except Exception as error:  # noqa: BLE001 - as above
-            return TrialResult(failure="run", error=kind_and_last_line(error))
+            return _failed(error, "run", "running")
 
     def _first(self, built: Built | BuiltByVendor, limit_us: float) -> float:
         """Return the microseconds of the first call.
@@ -390,6 +381,15 @@ class Worker:
             )
             for s, b in zip(samples, built)
         ]
+
+
+def _failed(error: Exception, failure: Failure, doing: str) -> TrialResult:
+    """Return the result of a candidate that raised an error; `failure` is its kind unless the error tells another."""
+    if isinstance(error, MemoryError):
+        return TrialResult(failure="memory", error=f"out of memory while {doing}")
+    if isinstance(error, (BoardLostError, InvalidPointError)):
+        return TrialResult(failure="lost" if isinstance(error, BoardLostError) else "invalid", error=str(error))
+    return TrialResult(failure=failure, error=kind_and_last_line(error))
 
 
 def main(connection: Connection, worker_class: type[Worker], setup: WorkerSetup) -> None:
