@@ -8,19 +8,16 @@ here, from the windows of one run and from the states of the machine in earlier 
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
 
 import numpy as np
 
-from op_profiler.cache import cache_folder
-from op_profiler.files import atomic_file
 from op_profiler.measure.measurement import Device
+from op_profiler.measure.run_states import RunStates
 
 _QUIET = 0.1
 """Quantile of the rounds that represents a quiet machine. Background load only slows a machine down, for milliseconds
 to minutes, so it affects few of the fastest tenth of the rounds."""
-_RUNS_KEPT = 100
 FEWEST_RUNS = 5
 """Number of earlier runs that are needed to determine the reference state of a machine."""
 _FEWEST_WINDOWS = 4
@@ -58,7 +55,7 @@ class BetweenRuns:
 
 
 class History:
-    """The states of a machine in earlier runs, in a file of the cache folder with one line per run.
+    """The states of a machine in earlier runs.
 
     Args:
         device: the machine.
@@ -66,12 +63,12 @@ class History:
         sizes_bytes: sizes of the data of the reference kernels; each combination of sizes has a separate file.
 
     Attributes:
-        path: path of the file.
+        path: path of their file.
     """
 
     def __init__(self, device: Device, threads: int, sizes_bytes: Sequence[int]) -> None:
-        sizes = "-".join(map(str, sizes_bytes))
-        self.path = cache_folder() / "states" / f"{device.key}-{threads}-{sizes}.json"
+        self._states = RunStates(device, threads, *sizes_bytes)
+        self.path = self._states.path
 
     def state(self, probe_us: np.ndarray) -> MachineState:
         """Return the state of a run, relative to the reference state: the median over the earlier runs and this run.
@@ -80,7 +77,7 @@ class History:
             probe_us: times of the reference kernels, microseconds, shape (windows, 2).
         """
         found = np.log(np.quantile(probe_us, _QUIET, axis=0))
-        before = self._read()
+        before = self._states.read(_pair)
         runs = np.array([*before, found])
         difference = found - np.median(runs, axis=0)
         within = _robust_deviation(np.log(probe_us)) / np.sqrt(len(probe_us))
@@ -90,19 +87,13 @@ class History:
 
     def add(self, probe_us: np.ndarray) -> None:
         """Store the state of a finished run; `probe_us` is as for `state`. If the file is not writable, do nothing."""
-        runs = [*self._read(), np.log(np.quantile(probe_us, _QUIET, axis=0)).tolist()][-_RUNS_KEPT:]
-        try:
-            with atomic_file(self.path) as partial:
-                partial.write_text(json.dumps(runs))
-        except OSError:
-            return
+        found = np.log(np.quantile(probe_us, _QUIET, axis=0)).tolist()
+        self._states.write([*self._states.read(_pair), found])
 
-    def _read(self) -> list[list[float]]:
-        try:
-            runs = json.loads(self.path.read_text())
-            return [[float(one), float(other)] for one, other in runs]
-        except (OSError, ValueError, TypeError):
-            return []
+
+def _pair(state: Sequence[float]) -> list[float]:
+    arithmetic, memory = state
+    return [float(arithmetic), float(memory)]
 
 
 def between_runs(

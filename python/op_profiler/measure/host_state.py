@@ -11,17 +11,15 @@ long, which the arithmetic reference kernel shows.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from op_profiler.cache import cache_folder
-from op_profiler.files import atomic_file
 from op_profiler.measure.disturbance import APART, SHARED
 from op_profiler.measure.measurement import Device
 from op_profiler.measure.quiet_rounds import scatter
+from op_profiler.measure.run_states import RunStates
 from op_profiler.measure.steadiness import SteadinessProbe
 
 _PERCENT = 100.0
@@ -30,7 +28,6 @@ _PERCENT = 100.0
 
 _QUIET = 0.25
 """Quantile of a kernel's times that is its reference time; most times are undisturbed."""
-_RUNS_KEPT = 100
 
 
 class HostState:
@@ -110,8 +107,8 @@ class HostState:
 class ReferenceTime:
     """Reference time of one kernel at one thread count, from the readings of this run and of earlier runs.
 
-    A file in the cache folder stores one time per earlier run, so that a run that waits for a quiet moment, with many
-    readings, does not outweigh the others.
+    One time is stored per earlier run, so that a run that waits for a quiet moment, with many readings, does not
+    outweigh the others.
 
     Args:
         device: the machine.
@@ -124,8 +121,8 @@ class ReferenceTime:
     """
 
     def __init__(self, device: Device, threads: int, kernel: str, size_bytes: int) -> None:
-        self._path = cache_folder() / "states" / f"{device.key}-{threads}-{kernel}-{size_bytes}.json"
-        self._earlier_us = self._read()
+        self._states = RunStates(device, threads, kernel, size_bytes)
+        self._earlier_us = self._states.read(float)
         self.times_us: list[float] = []
 
     @property
@@ -149,17 +146,5 @@ class ReferenceTime:
 
     def keep(self) -> None:
         """Store the time of this run for later runs; if the cache folder cannot be written, do nothing."""
-        if not self.times_us:
-            return
-        runs = [*self._earlier_us, round(self._of_run_us, 3)][-_RUNS_KEPT:]
-        try:
-            with atomic_file(self._path) as partial:
-                partial.write_text(json.dumps(runs))
-        except OSError:
-            return
-
-    def _read(self) -> list[float]:
-        try:
-            return [float(time_us) for time_us in json.loads(self._path.read_text())]
-        except (OSError, ValueError, TypeError):
-            return []
+        if self.times_us:
+            self._states.write([*self._earlier_us, round(self._of_run_us, 3)])
