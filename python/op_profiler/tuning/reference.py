@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from op_profiler.operators.kinds.sizes import windows
 from op_profiler.tuning.candidate import TaskSpec
 
 Shape = tuple[int, ...]
@@ -174,8 +175,7 @@ def convolve(data: np.ndarray, weight: np.ndarray, strides: Shape, padding: Shap
     groups = channels // per_group
     top, left, bottom, right = padding
     padded = np.pad(data.astype("float64"), ((0, 0), (0, 0), (top, bottom), (left, right)))
-    oh = (height + top + bottom - (kh - 1) * dilation[0] - 1) // strides[0] + 1
-    ow = (width + left + right - (kw - 1) * dilation[1] - 1) // strides[1] + 1
+    oh, ow = windows((height, width), (kh, kw), strides, padding, dilation)
     result = np.zeros((n, groups, o // groups, oh * ow))
     for y in range(kh):
         for x in range(kw):

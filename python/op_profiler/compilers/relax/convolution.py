@@ -12,6 +12,7 @@ from typing import Any
 from op_profiler.compilers.relax.vectors import divisor, vectors_of
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.vectors import Vectors
+from op_profiler.operators.kinds.sizes import windows
 
 _SMALLEST_BLOCK = 4
 """With smaller blocks most of a vector would be empty; the width is then vectorized, and layouts stay as they are."""
@@ -116,8 +117,7 @@ def _blocked(
     top, left, bottom, right = padding
     batch, _, height, width, _ = data.shape
     out_blocks, in_blocks, kernel_height, kernel_width, in_block, out_block = weight.shape
-    out_height = (height + top + bottom - dilation[0] * (kernel_height - 1) - 1) // strides[0] + 1
-    out_width = (width + left + right - dilation[1] * (kernel_width - 1) - 1) // strides[1] + 1
+    out_height, out_width = windows((height, width), (kernel_height, kernel_width), strides, padding, dilation)
     right = max(right, (computed - 1) * strides[1] + dilation[1] * (kernel_width - 1) + 1 - int(width) - left)
     padded = data
     if any((top, left, bottom, right)):

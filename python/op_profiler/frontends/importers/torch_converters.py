@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.frontends.importers.relay_values import name_of_dtype, number_of, shape_of, tvm_converters
+from op_profiler.frontends.importers.relay_values import name_of_dtype, number_of, shape_of, sizes_of, tvm_converters
+from op_profiler.operators.kinds.sizes import windows
 
 _Inputs = Sequence[Any]
 _Types = Sequence[str]
@@ -61,7 +62,7 @@ def _layer_norm(inputs: _Inputs, types: _Types) -> Any:
     relay = load_tvm().relay
     data, over, weight, bias, epsilon = inputs[:5]
     if len(over) == 1:
-        gamma, beta = _weight_or(1, weight, over, types), _weight_or(0, bias, over, types)
+        gamma, beta = weight_or(1, weight, over, types), weight_or(0, bias, over, types)
         return relay.nn.layer_norm(data, gamma, beta, axis=-1, epsilon=float(epsilon), center=True, scale=True)
     out = _standardized(data, list(range(-len(over), 0)), epsilon)
     out = out if weight is None else relay.multiply(out, weight)
@@ -75,7 +76,7 @@ def _batch_norm(inputs: _Inputs, types: _Types) -> Any:
     relay = load_tvm().relay
     data, weight, bias, mean, variance, training, _momentum, epsilon = inputs[:8]
     shape = shape_of(data)
-    gamma, beta = _weight_or(1, weight, shape[1:2], types), _weight_or(0, bias, shape[1:2], types)
+    gamma, beta = weight_or(1, weight, shape[1:2], types), weight_or(0, bias, shape[1:2], types)
     if mean is None or training:
         data = _standardized(data, [axis for axis in range(len(shape)) if axis != 1], epsilon)
         wide = (-1, *[1] * (len(shape) - 2))
@@ -87,7 +88,7 @@ def _batch_norm(inputs: _Inputs, types: _Types) -> Any:
 def _convolution_mode(inputs: _Inputs, _: _Types) -> Any:
     """aten::_convolution_mode(data, weight, bias, stride, padding, dilation, groups), where padding is a string."""
     data, weight, bias, strides, padding, dilation, groups = inputs
-    channels, _inner, *kernel = (int(size) for size in shape_of(weight))
+    channels, _inner, *kernel = sizes_of(weight)
     lost = [step * (size - 1) if padding == "same" else 0 for step, size in zip(dilation, kernel, strict=True)]
     around = (*(size // 2 for size in lost), *(size - size // 2 for size in lost))
     convolve = getattr(load_tvm().relay.nn, f"conv{len(kernel)}d")
@@ -169,11 +170,11 @@ def _im2col(inputs: _Inputs, _: _Types) -> Any:
     [n, c * window, count]."""
     relay = load_tvm().relay
     data, kernel, dilation, padding, strides = inputs
-    batch, channels, *sizes = (int(size) for size in shape_of(data))
+    batch, channels, *sizes = sizes_of(data)
     around = [(0, 0), (0, 0), *((more, more) for more in padding)]
     data = relay.nn.pad(data, around) if any(padding) else data
+    counts = windows(sizes, kernel, strides, (*padding, *padding), dilation)
     sizes = [size + 2 * more for size, more in zip(sizes, padding)]
-    counts = [(n - d * (k - 1) - 1) // s + 1 for n, k, d, s in zip(sizes, kernel, dilation, strides)]
     if _meet(sizes, kernel, dilation, strides):
         places = relay.reshape(data, (batch, channels, counts[0], kernel[0], counts[1], kernel[1]))
         columns = relay.transpose(places, (0, 1, 3, 5, 2, 4))
@@ -200,7 +201,8 @@ def _filled(data: Any, value: Any, dtype: int | None, types: _Types) -> Any:
     return relay.full_like(relay.cast(data, wanted), value)
 
 
-def _weight_or(value: int, weight: Any, shape: Sequence[int], types: _Types) -> Any:
+def weight_or(value: int, weight: Any, shape: Sequence[int], types: _Types) -> Any:
+    """Return a weight of a normalization; of a missing one the value that changes nothing."""
     same = np.full([int(size) for size in shape], value, str(types[0]))
     return load_tvm().relay.const(same) if weight is None else weight
 

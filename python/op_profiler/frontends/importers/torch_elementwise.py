@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.frontends.importers.relay_values import dtype_of, shape_of, tvm_converters
+from op_profiler.frontends.importers.relay_values import dtype_of, sizes_of, tvm_converters
 
 _Converter = Callable[[Sequence[Any], Sequence[str]], Any]
 
@@ -103,7 +103,7 @@ def _cosine_similarity(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     """aten::cosine_similarity(left, right, axis, epsilon)"""
     relay = load_tvm().relay
     left, right, axis, epsilon = inputs
-    wide = np.broadcast_shapes(*(tuple(int(size) for size in shape_of(one)) for one in (left, right)))
+    wide = np.broadcast_shapes(*(tuple(sizes_of(one)) for one in (left, right)))
     left, right = (relay.broadcast_to(one, wide) for one in (left, right))
     norms = [relay.sum(one * one, axis) for one in (left, right)]
     norms = [relay.maximum(relay.sqrt(one), _like(float(epsilon), one)) for one in norms]

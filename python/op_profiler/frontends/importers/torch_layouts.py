@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.frontends.importers.relay_values import dtype_of, shape_of, tvm_converters
+from op_profiler.frontends.importers.relay_values import dtype_of, shape_of, sizes_of, tvm_converters
 
 
 def _unfold(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     """aten::unfold(data, axis, size, step): windows along an axis, as a last dimension."""
     relay = load_tvm().relay
     data, axis, size, step = inputs
-    shape = [int(one) for one in shape_of(data)]
+    shape = sizes_of(data)
     axis %= len(shape)
     count = (shape[axis] - size) // step + 1
     if size == step:
@@ -61,7 +61,7 @@ def _joined(axis: int, rank: int) -> Any:
 
 
 def _with_rank(data: Any, rank: int) -> Any:
-    shape = tuple(int(size) for size in shape_of(data))
+    shape = tuple(sizes_of(data))
     if len(shape) >= rank:
         return data
     wide = (1,) * (min(rank, 2) - len(shape)) + shape
@@ -88,10 +88,10 @@ def _diagonal(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     """aten::diagonal(data, offset, first, second); the diagonal becomes the last dimension."""
     relay = load_tvm().relay
     data, offset, first, second = inputs
-    shape = [int(one) for one in shape_of(data)]
+    shape = sizes_of(data)
     places = np.arange(shape[first] * shape[second]).reshape(shape[first], shape[second]).diagonal(offset)
     data = relay.transpose(data, _moved(len(shape), [first, second], [-2, -1]))
-    flat = relay.reshape(data, (*(int(one) for one in shape_of(data)[:-2]), -1))
+    flat = relay.reshape(data, (*sizes_of(data)[:-2], -1))
     return relay.take(flat, relay.const(places.astype("int64")), axis=-1)
 
 
@@ -109,7 +109,7 @@ def _roll(inputs: Sequence[Any], types: Sequence[str]) -> Any:
     if axes:
         return tvm_converters().roll(inputs, types)
     row = tvm_converters().roll([relay.reshape(data, (-1,)), shifts, [0]], types)
-    return relay.reshape(row, [int(size) for size in shape_of(data)])
+    return relay.reshape(row, sizes_of(data))
 
 
 LAYOUT_CONVERTERS = {

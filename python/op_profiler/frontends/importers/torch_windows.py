@@ -12,6 +12,8 @@ import numpy as np
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.frontends.importers.pool_windows import begins_outside, reach_behind
 from op_profiler.frontends.importers.relay_values import dtype_of, number_of, shape_of, sizes_of, tvm_converters
+from op_profiler.frontends.importers.torch_converters import weight_or
+from op_profiler.operators.kinds.sizes import windows
 
 _POOLS = [f"aten::{kind}_pool{rank}d" for kind in ("max", "avg", "adaptive_avg", "adaptive_max") for rank in (1, 2, 3)]
 
@@ -63,15 +65,15 @@ def _col2im(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     batch, rows, _count = sizes_of(data)
     sizes = [int(number_of(size)) for size in sizes]
     options = list(zip(sizes, kernel, dilation, padding, strides, strict=True))
-    counts = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, d, p, s in options]
+    counts = windows(sizes, kernel, strides, (*padding, *padding), dilation)
     channels = rows // int(np.prod(kernel))
     if all(s == k and d == 1 and n % k == 0 and not p for n, k, d, p, s in options):
         places = relay.reshape(data, (batch, channels, *kernel, *counts))
         return relay.reshape(relay.transpose(places, (0, 1, 4, 2, 5, 3)), (batch, channels, *sizes))
-    windows = relay.reshape(data, (batch, channels, int(np.prod(kernel)), *counts))
+    taken = relay.reshape(data, (batch, channels, int(np.prod(kernel)), *counts))
     total = None
     for number, place in enumerate(np.ndindex(*kernel)):
-        part = relay.squeeze(relay.strided_slice(windows, [number], [number + 1], axes=[2]), [2])
+        part = relay.squeeze(relay.strided_slice(taken, [number], [number + 1], axes=[2]), [2])
         part = relay.nn.dilate(part, [1, 1, *strides])
         around = []
         for at, count, (n, _k, d, p, s) in zip(place, counts, options, strict=True):
@@ -138,15 +140,15 @@ def _rounded_up(kind: str, inputs: Sequence[Any], types: Sequence[str]) -> Any:
     extents = shape_of(data)[-rank:]
     known = all(isinstance(one, int) for one in extents)
     pads = [(one, one) for one in around]
-    windows = list(zip(extents if known else [None] * rank, size, steps, pads, dilation, strict=True))
-    outside = [begins_outside(*one) for one in windows] if rounds_up else []
+    spans = list(zip(extents if known else [None] * rank, size, steps, pads, dilation, strict=True))
+    outside = [begins_outside(*one) for one in spans] if rounds_up else []
     scale = None if divisor is None else relay.const(math.prod(size) / int(number_of(divisor)), dtype_of(data))
     if False not in outside or True not in outside and scale is None:
         rounds_up = rounds_up and True not in outside
         options = [rounds_up, counted or scale is not None, None] if mean else [dilation, rounds_up]
         made = tvm_converters().convert_map[kind]([data, *inputs[1:4], *options], types)
         return made if scale is None else relay.multiply(made, scale)
-    reach = [max(0, reach_behind(*one)) for one in windows]
+    reach = [max(0, reach_behind(*one)) for one in spans]
     if counted and scale is None:
         zeros = [min(more, one) for more, one in zip(reach, around, strict=True)]
         data = _padded(data, list(zip(around, zeros, strict=True)))
@@ -178,9 +180,8 @@ def _pad(inputs: Sequence[Any], types: Sequence[str]) -> Any:
 def _group_norm(inputs: Sequence[Any], types: Sequence[str]) -> Any:
     """aten::group_norm(data, groups, weight, bias, epsilon, _). TVM's own converter requires a weight and a bias."""
     data, groups, weight, bias, *rest = inputs
-    channels, kind = sizes_of(data)[1], dtype_of(data)
-    weight = load_tvm().relay.const(np.ones(channels, kind)) if weight is None else weight
-    bias = load_tvm().relay.const(np.zeros(channels, kind)) if bias is None else bias
+    channels = sizes_of(data)[1:2]
+    weight, bias = weight_or(1, weight, channels, types), weight_or(0, bias, channels, types)
     return tvm_converters().group_norm([data, groups, weight, bias, *rest], types)
 
 

@@ -14,6 +14,7 @@ from op_profiler.compilers.relay.templates.nest import apply, nest_of
 from op_profiler.compilers.relay.templates.strategy import offer, registered
 from op_profiler.compilers.relay.templates.template import Task, Template, output_dtype, two_float_tensors
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.operators.kinds.sizes import windows
 from op_profiler.operators.operator import Operator
 from op_profiler.schedules.nest import Axis
 
@@ -50,19 +51,14 @@ def pad_spatial(data: Any, padding: Any) -> Any:
     return load_tvm().topi.nn.pad(data, (0, 0, top, left, 0), (0, 0, bottom, right, 0), name=PADDING)
 
 
-def output_size(extent: int, kernel: int, stride: int, dilation: int) -> int:
-    """Return the number of output positions along an axis of `extent` padded elements."""
-    return (extent - (kernel - 1) * dilation - 1) // stride + 1
-
-
 def _window(
     padded: Any, kernel: Any, strides: Any, dilation: Any
-) -> tuple[list[Any], list[int], Callable[[Any, Any], list[Any]]]:
+) -> tuple[list[Any], tuple[int, ...], Callable[[Any, Any], list[Any]]]:
     """Return the reduction axes of a window, height and width of the output, and the function from an output position
     to the input position."""
     extents, steps, gaps = shape(kernel)[2:4], [int(v) for v in strides], [int(v) for v in dilation]
     axes = [load_tvm().te.reduce_axis((0, extent), name=name) for name, extent in zip(("kh", "kw"), extents)]
-    sizes = [output_size(*one) for one in zip(shape(padded)[2:4], extents, steps, gaps)]
+    sizes = windows(shape(padded)[2:4], extents, steps, [0] * 4, gaps)
     return axes, sizes, lambda *at: [o * step + k * gap for o, step, k, gap in zip(at, steps, axes, gaps)]
 
 
