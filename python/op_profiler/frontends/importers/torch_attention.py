@@ -9,6 +9,7 @@ import numpy as np
 
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.frontends.importers.relay_values import dtype_of, shape_of, tvm_converters
+from op_profiler.frontends.importers.torch_nodes import substitute
 
 SCALED_ATTENTION = "aten::_scaled_dot_product_attention_math"
 """Name of the renamed operator. A graph may contain only operators that torch has; this one is torch's, and the
@@ -26,8 +27,7 @@ def attention_with_options(graph: Any, node: Any) -> None:
     made.copyAttributes(node)
     made.copyMetadata(node)
     made.outputsAt(0).setType(node.output().type())
-    node.output().replaceAllUsesWith(made.outputsAt(0))
-    node.destroy()
+    substitute(node, made.outputsAt(0))
 
 
 def _attention(inputs: Sequence[Any], types: Sequence[str]) -> Any:

@@ -16,6 +16,7 @@ from typing import Any
 
 from op_profiler.frontends.importers.torch_layers import inline, note_location
 from op_profiler.frontends.importers.torch_library import torch
+from op_profiler.frontends.importers.torch_nodes import replace, substitute
 from op_profiler.frontends.importers.torch_options import spell_out_options
 from op_profiler.frontends.importers.torch_types import spell_out_types
 from op_profiler.frontends.importers.torch_writes import say_without_writing
@@ -69,10 +70,9 @@ def _open(graph: Any, node: Any, model: Any) -> None:
             note_location(step, node, model)
     results = list(block.outputs())
     if node.output().type().kind() == "TupleType":
-        _replace(graph, node, "prim::TupleConstruct", results)
+        replace(graph, node, "prim::TupleConstruct", results)
     else:
-        node.output().replaceAllUsesWith(results[0])
-        node.destroy()
+        substitute(node, results[0])
 
 
 def _read_weights_once(graph: Any) -> None:
@@ -81,8 +81,7 @@ def _read_weights_once(graph: Any) -> None:
         if node.kind() == "prim::GetAttr":
             value = first.setdefault((node.inputsAt(0).debugName(), node.s("name")), node.output())
             if value is not node.output():
-                node.output().replaceAllUsesWith(value)
-                node.destroy()
+                substitute(node, value)
 
 
 def _name_as_traces_do(graph: Any) -> None:
@@ -92,7 +91,7 @@ def _name_as_traces_do(graph: Any) -> None:
         elif node.kind() == "prim::Constant" and node.output().type().kind() == "ListType":
             _spell_out(graph, node)
         elif node.kind() in _SAME:
-            _replace(graph, node, _SAME[node.kind()], list(node.inputs()))
+            replace(graph, node, _SAME[node.kind()], list(node.inputs()))
         elif node.kind() in _CONVOLUTIONS and not any(i.type().kind() == "StringType" for i in node.inputs()):
             data, weight, bias, stride, padding, dilation, groups = node.inputs()
             with graph.insert_point_guard(node):
@@ -100,19 +99,8 @@ def _name_as_traces_do(graph: Any) -> None:
                 zeros = graph.create("prim::ListConstruct", [zero] * _CONVOLUTIONS[node.kind()], 1)
                 graph.insertNode(zeros).output().setType(stride.type())
             inputs = [data, weight, bias, stride, padding, dilation, no, zeros.output(), groups, no, no, no, no]
-            _replace(graph, node, "aten::_convolution", inputs)
+            replace(graph, node, "aten::_convolution", inputs)
     torch._C._jit_pass_dce(graph)
-
-
-def _replace(graph: Any, node: Any, kind: str, inputs: list[Any]) -> None:
-    """Replace a node by one of another kind with the same outputs."""
-    with graph.insert_point_guard(node):
-        same = graph.insertNode(graph.create(kind, inputs, 1))
-    same.copyAttributes(node)
-    same.copyMetadata(node)
-    same.output().setType(node.output().type())
-    node.output().replaceAllUsesWith(same.output())
-    node.destroy()
 
 
 def _only_raises(node: Any) -> bool:
@@ -129,5 +117,4 @@ def _spell_out(graph: Any, node: Any) -> None:
         made = graph.create("prim::ListConstruct", [graph.insertConstant(value) for value in values], 1)
         graph.insertNode(made)
     made.output().setType(node.output().type())
-    node.output().replaceAllUsesWith(made.output())
-    node.destroy()
+    substitute(node, made.output())

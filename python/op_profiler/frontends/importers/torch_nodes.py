@@ -21,3 +21,16 @@ def insert(graph: Any, kind: str, inputs: Sequence[Any], like: Any) -> Any:
     made.copyMetadata(like.node())
     made.output().setType(like.type())
     return made.output()
+
+
+def substitute(node: Any, value: Any) -> None:
+    """Use a value instead of the output of a node, and remove the node."""
+    node.output().replaceAllUsesWith(value)
+    node.destroy()
+
+
+def replace(graph: Any, node: Any, kind: str, inputs: Sequence[Any]) -> None:
+    """Replace a node by one of another kind with the same output."""
+    with graph.insert_point_guard(node):
+        made = insert(graph, kind, inputs, node.output())
+    substitute(node, made)

@@ -16,7 +16,7 @@ from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.frontends.importers.relay_values import dtype_of, shape_of
 from op_profiler.frontends.importers.torch_attention import attention_with_options
 from op_profiler.frontends.importers.torch_library import torch
-from op_profiler.frontends.importers.torch_nodes import insert, nodes_of
+from op_profiler.frontends.importers.torch_nodes import insert, nodes_of, substitute
 
 _SCALED = {"aten::add": 1, "aten::add_": 1, "aten::sub": 1, "aten::sub_": 1, "aten::rsub": 0}
 """Operators with an alpha, and the index of the input that it multiplies."""
@@ -142,17 +142,13 @@ def _round_quotient(graph: Any, node: Any) -> None:
     if mode is None:
         return
     inputs = list(node.inputs())
+    kind, inputs = ("aten::floor_divide", inputs[:2]) if mode == "floor" else (_TRUNCATED, inputs)
     with graph.insert_point_guard(node):
-        if mode == "floor":
-            rounded = insert(graph, "aten::floor_divide", inputs[:2], node.output())
-        else:
-            rounded = insert(graph, _TRUNCATED, inputs, node.output())
-    if node.kind().endswith("_"):  # the write stays, of what is ready now
-        with graph.insert_point_guard(node):
+        rounded = insert(graph, kind, inputs, node.output())
+        if node.kind().endswith("_"):  # the write stays, of what is ready now
             no = graph.insertConstant(False)
             rounded = insert(graph, "aten::copy_", [node.inputsAt(0), rounded, no], node.output())
-    node.output().replaceAllUsesWith(rounded)
-    node.destroy()
+    substitute(node, rounded)
 
 
 def _numbers(value: Any) -> list[Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.frontends.importers.relay_values import dtype_of, name_of_dtype
-from op_profiler.frontends.importers.torch_nodes import insert, nodes_of
+from op_profiler.frontends.importers.torch_nodes import insert, nodes_of, replace
 
 _TYPED = ("aten::mean", "aten::softmax", "aten::log_softmax", "aten::sum", "aten::prod", "aten::cumsum")
 """Operators whose last input is the type in which they compute."""
@@ -28,7 +28,7 @@ def spell_out_types(graph: Any) -> None:
         elif kind in _OF_FRACTIONS and not _is_rounded(node):
             _calculate_in_fractions(graph, node)
         elif kind == "aten::add" and _is_of(node.output(), "bool"):
-            _either(graph, node)
+            replace(graph, node, "aten::logical_or", [node.inputsAt(0), node.inputsAt(1)])
 
 
 def _is_rounded(node: Any) -> bool:
@@ -45,10 +45,8 @@ def _cast_before(graph: Any, node: Any) -> None:
     """Cast a value before an operator that computes in another type."""
     last = node.inputsSize() - 1
     with graph.insert_point_guard(node):
-        no, none = graph.insertConstant(False), graph.insertConstant(None)
-        cast = insert(graph, "aten::to", [node.inputsAt(0), node.inputsAt(last), no, no, none], node.output())
-        node.replaceInput(0, cast)
-        node.replaceInput(last, none)
+        _cast_input(graph, node, 0, node.inputsAt(last))
+        node.replaceInput(last, graph.insertConstant(None))
 
 
 def _calculate_in_fractions(graph: Any, node: Any) -> None:
@@ -58,17 +56,12 @@ def _calculate_in_fractions(graph: Any, node: Any) -> None:
     for at in range(min(node.inputsSize(), 2)):
         if _is_of(node.inputsAt(at), "int", "uint", "bool"):
             with graph.insert_point_guard(node):
-                no, none = graph.insertConstant(False), graph.insertConstant(None)
-                inputs = [node.inputsAt(at), graph.insertConstant(dtype), no, no, none]
-                node.replaceInput(at, insert(graph, "aten::to", inputs, node.output()))
+                _cast_input(graph, node, at, graph.insertConstant(dtype))
 
 
-def _either(graph: Any, node: Any) -> None:
-    """Replace the sum of Booleans by whether any of them is true."""
-    with graph.insert_point_guard(node):
-        either = insert(graph, "aten::logical_or", [node.inputsAt(0), node.inputsAt(1)], node.output())
-    node.output().replaceAllUsesWith(either)
-    node.destroy()
+def _cast_input(graph: Any, node: Any, at: int, dtype: Any) -> None:
+    no, none = graph.insertConstant(False), graph.insertConstant(None)
+    node.replaceInput(at, insert(graph, "aten::to", [node.inputsAt(at), dtype, no, no, none], node.output()))
 
 
 def _reduction(name: str) -> Any:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from op_profiler.frontends.importers.torch_library import torch
+from op_profiler.frontends.importers.torch_nodes import substitute
 
 _SPLITS = ("aten::chunk", "aten::split", "aten::split_with_sizes", "aten::tensor_split", "aten::unbind")
 _RESHAPED = ("view", "view_as", "unsqueeze", "squeeze", "unflatten", "reshape", "reshape_as", "flatten", "ravel")
@@ -153,8 +154,7 @@ class _Writes:
         if node.kind() != "aten::copy_":
             return node.output()
         made = self._after(node, "aten::copy", list(node.inputs()), node)
-        node.output().replaceAllUsesWith(made.output())
-        node.destroy()
+        substitute(node, made.output())
         return made.output()
 
     def _after(self, last: Any, kind: str, inputs: Sequence[Any], like: Any) -> Any:
