@@ -9,7 +9,7 @@ import numpy as np
 from op_profiler.frontends.importers.onnx_attention import as_heads, causal, merge_heads, scaled_scores
 from op_profiler.frontends.importers.onnx_graph import attribute, replace, set_attributes
 from op_profiler.frontends.importers.onnx_nodes import NodeWriter, trimmed
-from op_profiler.frontends.importers.onnx_rewriting import Rewriting
+from op_profiler.frontends.importers.onnx_rewriting import Rewriting, with_defaults
 
 _FILTER = -10000.0
 """Value that Attention adds where its mask is 0, unless `mask_filter_value` has another one."""
@@ -29,7 +29,7 @@ class ContribRepairs(Rewriting):
         rewrites = {
             "Attention": self._attention,
             "QAttention": self._quantized_attention,
-            "QLinearLeakyRelu": self._leaky_relu,
+            "QLinearLeakyRelu": with_defaults(alpha=0.01),  # TVM's converter has another default
             "QLinearSoftmax": self._softmax,
             "SkipLayerNormalization": self._skip_normalization,
         }
@@ -38,12 +38,8 @@ class ContribRepairs(Rewriting):
 
     def for_relay(self) -> None:
         """Write attributes and zero points for which Relay's converters have no default."""
-        rewrites = dict.fromkeys(("Attention", "QAttention"), self._with_direction) | {"QGemm": self._with_zero_point}
-        self.rewrite(rewrites, domains=("com.microsoft",))
-
-    def _with_direction(self, graph: Any, node: Any) -> list[Any]:
-        set_attributes(node, unidirectional=attribute(node, "unidirectional", 0))
-        return [node]
+        rewrites = dict.fromkeys(("Attention", "QAttention"), with_defaults(unidirectional=0))
+        self.rewrite(rewrites | {"QGemm": self._with_zero_point}, domains=("com.microsoft",))
 
     def _with_zero_point(self, graph: Any, node: Any) -> list[Any]:
         """Add a zero point of the output if there is no scale of the output: Relay's converter looks it up first."""
@@ -86,11 +82,6 @@ class ContribRepairs(Rewriting):
         nodes.nodes.append(node)
         nodes.add("Transpose", node.output[0], perm=[0, *range(2, rank), 1], output=output)
         return nodes.nodes
-
-    def _leaky_relu(self, graph: Any, node: Any) -> list[Any]:
-        """Write the default slope, because TVM's converter has another default."""
-        set_attributes(node, alpha=attribute(node, "alpha", 0.01))
-        return [node]
 
     def _softmax(self, graph: Any, node: Any) -> list[Any]:
         """Write the axis of a softmax, because TVM's converter ignores the opset; reject several axes (opset 12)."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper
 
-from op_profiler.frontends.importers.onnx_graph import attribute, replace, set_attributes, types_in
+from op_profiler.frontends.importers.onnx_graph import attribute, replace, set_attributes
 from op_profiler.frontends.importers.onnx_nodes import NodeWriter
 from op_profiler.frontends.importers.onnx_resize import FractionalScales
 from op_profiler.frontends.importers.onnx_rewriting import Rewriting
@@ -75,7 +75,7 @@ class PlainerForms(Rewriting):
             raise self.refused(node, "has no zero point, and a scale whose shape is only known at run time")
         kind = attribute(node, "output_dtype", 0) or TensorProto.UINT8
         if node.op_type == "DequantizeLinear":
-            kind = self._element(node.input[0]) or TensorProto.UINT8
+            kind = self.element_of(node.input[0]) or TensorProto.UINT8
         zeros = np.zeros(shape, helper.tensor_dtype_to_np_dtype(kind))
         replace(node.input, [*node.input[:2], NodeWriter(graph, node, self.opset).constant(zeros, str(zeros.dtype))])
         return [node]
@@ -83,12 +83,7 @@ class PlainerForms(Rewriting):
     def _writer(self, graph: Any, node: Any) -> NodeWriter:
         """Return a writer whose constants have the type of the node's data."""
         kinds = {TensorProto.FLOAT16: "float16", TensorProto.DOUBLE: "float64"}
-        return NodeWriter(graph, node, self.opset, kinds.get(self._element(node.input[0]), "float32"))
-
-    def _element(self, name: str) -> int:
-        """Return ONNX's number of the type of a value's elements; 0 if unknown."""
-        types = types_in(self.model, self.shapes)
-        return types[name].tensor_type.elem_type if name in types else 0
+        return NodeWriter(graph, node, self.opset, kinds.get(self.element_of(node.input[0]), "float32"))
 
     def _scatter(self, graph: Any, node: Any) -> list[Any]:
         """Remove the reduction `none`, which is the default."""
@@ -140,7 +135,7 @@ class PlainerForms(Rewriting):
 
     def _integer_product(self, graph: Any, node: Any) -> list[Any]:
         """Make both factors signed if only one of them is, and their zero points too."""
-        kinds = [self._element(name) for name in node.input[:2]]
+        kinds = [self.element_of(name) for name in node.input[:2]]
         if kinds[0] == kinds[1] or TensorProto.UINT8 not in kinds:
             return [node]
         unsigned = kinds.index(TensorProto.UINT8)

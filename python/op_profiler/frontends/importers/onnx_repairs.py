@@ -20,7 +20,7 @@ from op_profiler.frontends.importers.onnx_graph import (
     types_in,
 )
 from op_profiler.frontends.importers.onnx_nodes import NodeWriter
-from op_profiler.frontends.importers.onnx_rewriting import Rewriting, add_constant
+from op_profiler.frontends.importers.onnx_rewriting import Rewriting, add_constant, with_defaults
 from op_profiler.frontends.importers.pool_windows import begins_outside, reach_behind
 
 _SMALL_FLOATS = ("FLOAT8", "FLOAT4")
@@ -150,7 +150,7 @@ class Repairs(Rewriting):
                 "Pad": self._pad,
                 "Resize": self._resize,
                 "Split": self._split,
-                "Cast": self._cast,
+                "Cast": with_defaults(saturate=None, round_mode=None),  # they concern fewer than eight bits only
                 "DFT": self._dft,
                 "EyeLike": self._eye_like,
                 "Dropout": self._dropout,
@@ -185,11 +185,6 @@ class Repairs(Rewriting):
         node.input[1] = aligned
         return [earlier, node]
 
-    def _cast(self, graph: Any, node: Any) -> list[Any]:
-        """Drop the rounding of casts to fewer than eight bits, which has no effect on other types."""
-        set_attributes(node, saturate=None, round_mode=None)
-        return [node]
-
     def _dropout(self, graph: Any, node: Any) -> list[Any]:
         training = self.known(node, 2, "a training mode") if len(node.input) > 2 and node.input[2] else False
         if training:
@@ -206,8 +201,7 @@ class Repairs(Rewriting):
             )
         rows, columns = dims
         shift = min(max(attribute(node, "k", 0), -rows), columns)
-        own = types_in(self.model, self.shapes)[node.input[0]].tensor_type.elem_type
-        element = attribute(node, "dtype", own) or TensorProto.FLOAT
+        element = attribute(node, "dtype", self.element_of(node.input[0])) or TensorProto.FLOAT
         matrix = np.eye(rows, columns, shift, helper.tensor_dtype_to_np_dtype(element))
         graph.initializer.append(numpy_helper.from_array(matrix, node.output[0]))
         return []

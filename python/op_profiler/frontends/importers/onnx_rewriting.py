@@ -11,7 +11,16 @@ from onnx import helper, numpy_helper
 
 from op_profiler.errors import ModelError
 from op_profiler.frontends.importers.finish import readable_reason
-from op_profiler.frontends.importers.onnx_graph import Constants, Dims, graphs_in, replace, sizes_in, types_in
+from op_profiler.frontends.importers.onnx_graph import (
+    Constants,
+    Dims,
+    attribute,
+    graphs_in,
+    replace,
+    set_attributes,
+    sizes_in,
+    types_in,
+)
 
 Rewrite = Callable[[Any, Any], list[Any]]  # given a graph and a node: the nodes that replace the node
 
@@ -101,16 +110,30 @@ class Rewriting:
             raise self.refused(node, "has axes, and the rank of its input is only known at run time")
         return len(self.sizes[node.input[0]])
 
+    def element_of(self, name: str) -> int:
+        """Return ONNX's number of the type of a tensor's elements; 0 if onnx cannot infer it."""
+        return self.types[name].tensor_type.elem_type if name in self.types else 0
+
     def kind_of(self, name: str) -> str:
         """Return numpy's name of a tensor's dtype; float32 if onnx cannot infer it."""
-        known = self.types.get(name)
-        element = known.tensor_type.elem_type if known is not None else 0
+        element = self.element_of(name)
         return str(helper.tensor_dtype_to_np_dtype(element)) if element else "float32"
 
     def refused(self, node: Any, why: str) -> ModelError:
         """Return the error for a node that cannot be rewritten."""
         named = f" {node.name}" if node.name else ""
         return ModelError(f"{self.name} does not lower: {node.op_type}{named} {why}")
+
+
+def with_defaults(**values: Any) -> Rewrite:
+    """Return a rewrite that writes these values of attributes that a node leaves out; None removes an attribute."""
+
+    def write(graph: Any, node: Any) -> list[Any]:
+        written = {name: None if one is None else attribute(node, name, one) for name, one in values.items()}
+        set_attributes(node, **written)
+        return [node]
+
+    return write
 
 
 def add_constant(graph: Any, node: Any, what: str, values: Any, kind: str) -> str:

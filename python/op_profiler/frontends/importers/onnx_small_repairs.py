@@ -7,11 +7,8 @@ from typing import Any
 
 from onnx import helper
 
-from op_profiler.frontends.importers.onnx_graph import attribute, graphs_in, replace, set_attributes
-from op_profiler.frontends.importers.onnx_rewriting import Rewriting, add_constant
-
-_DEFAULTS = {"ReverseSequence": {"batch_axis": 1, "time_axis": 0}}
-"""Attributes that the importer requires explicitly."""
+from op_profiler.frontends.importers.onnx_graph import attribute, graphs_in, replace
+from op_profiler.frontends.importers.onnx_rewriting import Rewriting, add_constant, with_defaults
 
 
 class SmallRepairs(Rewriting):
@@ -21,24 +18,14 @@ class SmallRepairs(Rewriting):
         """Rewrite all nodes whose form Relay's importer rejects."""
         self.rewrite(
             {
-                "CastLike": self._cast_like,
+                "CastLike": with_defaults(saturate=None),  # concerns casts to fewer than eight bits only
                 "GatherElements": self._gather_elements,
                 "Identity": self._identity,
                 "Mean": self._mean,
+                "ReverseSequence": with_defaults(batch_axis=1, time_axis=0),  # the importer requires them
                 "SplitToSequence": self._split,
-                **dict.fromkeys(_DEFAULTS, self._with_defaults),
             }
         )
-
-    def _with_defaults(self, graph: Any, node: Any) -> list[Any]:
-        defaults = _DEFAULTS[node.op_type]
-        set_attributes(node, **{name: attribute(node, name, default) for name, default in defaults.items()})
-        return [node]
-
-    def _cast_like(self, graph: Any, node: Any) -> list[Any]:
-        """Drop the rounding mode of casts to fewer than eight bits, which has no effect on other types."""
-        set_attributes(node, saturate=None)
-        return [node]
 
     def _identity(self, graph: Any, node: Any) -> list[Any]:
         """Replace an identity of a sequence by the sequence: the importer would copy its parts as one tensor."""

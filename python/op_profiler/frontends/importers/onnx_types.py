@@ -6,7 +6,6 @@ from typing import Any
 
 from onnx import TensorProto, helper
 
-from op_profiler.frontends.importers.onnx_graph import types_in
 from op_profiler.frontends.importers.onnx_rewriting import Rewriting
 
 _SMALL = ("INT8", "UINT8", "BOOL")
@@ -34,7 +33,6 @@ class TypeRepairs(Rewriting):
         """Insert casts around all nodes whose element type Relay's importer does not support."""
         nodes = {node.op_type for node in self.model.graph.node}
         if nodes & _COMPUTED_IN.keys():
-            self._types = types_in(self.model, self.shapes)
             self.rewrite(dict.fromkeys(_COMPUTED_IN, self._add_casts))
 
     def _add_casts(self, graph: Any, node: Any) -> list[Any]:
@@ -58,6 +56,5 @@ class TypeRepairs(Rewriting):
 
     def _type_of(self, name: str) -> str:
         """Return the name of the type of a tensor's elements; empty if unknown."""
-        known = self._types.get(name)
-        number = known.tensor_type.elem_type if known is not None else 0
+        number = self.element_of(name)
         return str(TensorProto.DataType.Name(number)) if number else ""
