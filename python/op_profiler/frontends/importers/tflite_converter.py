@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
+import math
 from typing import Any
 
 from tvm import relay
 from tvm.relay.frontend.tflite import OperatorConverter
 
 from op_profiler.frontends.importers.tflite_forms import FormsConverter
-from op_profiler.frontends.importers.tflite_names import custom_name
+from op_profiler.frontends.importers.tflite_names import custom_name, options_of
 from op_profiler.frontends.importers.tflite_quantized import QuantizedConverter
 
 _MAY_BE_CONSTANT = ("BATCH_MATMUL", "ONE_HOT")
@@ -34,16 +34,9 @@ class OptionsConverter(OperatorConverter):
 
         return converted
 
-    def _options(self, op: Any, kind: str) -> Any:
-        """Return the table of an operator's options."""
-        options = getattr(importlib.import_module(f"tflite.{kind}"), kind)()
-        table = op.BuiltinOptions()
-        options.Init(table.Bytes, table.Pos)
-        return options
-
     def convert_softmax(self, op: Any) -> Any:
         """Convert a softmax with its factor beta, by which the input is multiplied first."""
-        beta = self._options(op, "SoftmaxOptions").Beta()
+        beta = options_of(op, "SoftmaxOptions").Beta()
         if beta == 1:
             return super().convert_softmax(op)
         (data,), (output,) = self.get_input_tensors(op), self.get_output_tensors(op)
@@ -64,7 +57,7 @@ class OptionsConverter(OperatorConverter):
 
     def convert_gather(self, op: Any) -> Any:
         """Convert gather with indices for each batch."""
-        options = self._options(op, "GatherOptions")
+        options = options_of(op, "GatherOptions")
         if not options.BatchDims():
             return super().convert_gather(op)
         data, indices = (self.get_tensor_expr(one) for one in self.get_input_tensors(op))
@@ -108,10 +101,7 @@ class TfliteConverter(QuantizedConverter, OptionsConverter, FormsConverter):
             values = self.get_tensor_value(slopes)
             kind = self.get_tensor_type_str(slopes.tensor.Type())
             alpha, sizes = self.exp_tab.new_const(values, dtype=kind, source_name=slopes.tensor.Name()), values.shape
-        count = 1
-        for size in sizes:
-            count *= int(size)
-        if not len(sizes) or count != shape[-1] or sizes[-1] != shape[-1]:
+        if not len(sizes) or math.prod(map(int, sizes)) != shape[-1] or sizes[-1] != shape[-1]:
             return super().convert_prelu(op)
         return relay.nn.prelu(self.get_expr(data.tensor_idx), relay.reshape(alpha, [-1]), axis=len(shape) - 1)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import tvm
-from tflite.SqueezeOptions import SqueezeOptions
 from tvm import relay
 from tvm.relay.frontend.common import infer_shape
 from tvm.relay.frontend.tflite import OperatorConverter
+
+from op_profiler.frontends.importers.tflite_names import options_of
 
 
 class FormsConverter(OperatorConverter):
@@ -38,11 +39,8 @@ class FormsConverter(OperatorConverter):
 
     def convert_squeeze(self, op: Any) -> Any:
         """Convert a squeeze; without dimensions, all of size 1 are removed."""
-        options, table = SqueezeOptions(), op.BuiltinOptions()
-        if table is not None:
-            options.Init(table.Bytes, table.Pos)
-            if options.SqueezeDimsLength():
-                return super().convert_squeeze(op)
+        if op.BuiltinOptions() is not None and options_of(op, "SqueezeOptions").SqueezeDimsLength():
+            return super().convert_squeeze(op)
         return relay.squeeze(self.get_expr(self.get_input_tensors(op)[0].tensor_idx))
 
     def convert_squared_difference(self, op: Any) -> Any:

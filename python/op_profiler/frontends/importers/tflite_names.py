@@ -86,6 +86,13 @@ def read(content: bytes) -> NamedModel:
     return model
 
 
+def options_of(op: Any, kind: str) -> Any:
+    """Return the table of an operator's options, by the name of its class."""
+    options, table = getattr(tflite, kind)(), op.BuiltinOptions()
+    options.Init(table.Bytes, table.Pos)
+    return options
+
+
 def _as(one: Any, found: Any) -> Any:
     """Return what a reader of the library found as an object of another reader class."""
     one.Init(found._tab.Bytes, found._tab.Pos)

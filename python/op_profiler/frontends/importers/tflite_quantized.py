@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from tflite.FullyConnectedOptions import FullyConnectedOptions
-from tflite.ReducerOptions import ReducerOptions
 from tvm import relay
 from tvm.relay.frontend.tflite import OperatorConverter
+
+from op_profiler.frontends.importers.tflite_names import options_of
 
 _OVER_FLOATS = ("BATCH_MATMUL", "DIV", "ELU", "GELU", "L2_NORMALIZATION", "PRELU", "SQUARE")
 """Operators that TVM computes on the integers as if they were numbers, or does not support quantized. They are computed
@@ -74,9 +74,7 @@ class QuantizedConverter(OperatorConverter):
         if not data.qnn_params or not output.qnn_params:
             return convert(op)
 
-        options = ReducerOptions()
-        if op.BuiltinOptions() is not None:
-            options.Init(op.BuiltinOptions().Bytes, op.BuiltinOptions().Pos)
+        options = options_of(op, "ReducerOptions")
         shape = [int(size) for size in data.tensor.ShapeAsNumpy()]
         axis = [int(one) % len(shape) for one in np.atleast_1d(self.get_tensor_value(axes))]
         count = int(np.prod([shape[one] for one in set(axis)]))
@@ -98,8 +96,7 @@ class QuantizedConverter(OperatorConverter):
         if not inputs[0].qnn_params or scales.size == 1:
             return super().convert_fully_connected(op)
 
-        options = FullyConnectedOptions()
-        options.Init(op.BuiltinOptions().Bytes, op.BuiltinOptions().Pos)
+        options = options_of(op, "FullyConnectedOptions")
         units, width = (int(size) for size in inputs[1].tensor.ShapeAsNumpy())
         data = self.get_tensor_expr(inputs[0])
         about, of_weights = inputs[0].qnn_params, inputs[1].qnn_params
