@@ -8,6 +8,7 @@ ends a stage.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from typing import Any
@@ -92,16 +93,11 @@ class _NetworkBuilder:
             inputs = [values[source] for source in sources[node]] or [x]
             read.update(sources[node])
             width = out if sources[node] else channels
-            total = inputs[0]
-            for value in inputs[1:]:
-                total = relay.add(total, value)
+            total = functools.reduce(relay.add, inputs)
             spread = self.conv(relay.nn.relu(total), width, width, depthwise=True)
             values.append(self.conv(spread, width, out, size=1))
         ends = [values[node] for node in range(_NODES) if node not in read]
-        total = ends[0]
-        for value in ends[1:]:
-            total = relay.add(total, value)
-        return relay.multiply(total, relay.const(1.0 / len(ends)))
+        return relay.multiply(functools.reduce(relay.add, ends), relay.const(1.0 / len(ends)))
 
     def _edges(self) -> list[tuple[int, int]]:
         """Return a ring in which each node is connected to its nearest ones, with randomly moved ends."""

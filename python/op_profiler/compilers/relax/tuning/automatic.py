@@ -18,6 +18,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import math
 from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -248,9 +249,6 @@ class _Names:
 
 def _partitions(drawn: list[int], most: int) -> list[list[int]]:
     """Return all ways to split an axis into as many parts with the same product, the last part at most `most`."""
-    extent = 1
-    for part in drawn:
-        extent *= int(part)
 
     def parts(left: int, count: int) -> Iterator[tuple[int, ...]]:
         if count == 1:
@@ -260,7 +258,7 @@ def _partitions(drawn: list[int], most: int) -> list[list[int]]:
             for rest in parts(left // first, count - 1):
                 yield (first, *rest)
 
-    return [list(found) for found in parts(extent, len(drawn)) if found[-1] <= most]
+    return [list(found) for found in parts(math.prod(map(int, drawn)), len(drawn)) if found[-1] <= most]
 
 
 def _places(module: Any, sketch: Sketch, number: int) -> list[int]:
