@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib.util
 from collections.abc import Iterable
 
 EXIT_OK = 0
@@ -64,6 +65,19 @@ class MissingPackageError(OpProfilerError):
             f"Install it with: source ./env_var.sh {extra}   (or: pip install '{package}')"
         )
         super().__init__(f"{needed_for} needs {any_build if build is None else build}")
+
+
+def require(package: str, needed_for: str, extra: str = "models") -> None:
+    """Check that a package is installed, without importing it.
+
+    Args:
+        needed_for, extra: as for `MissingPackageError`.
+
+    Raises:
+        MissingPackageError: it is not installed.
+    """
+    if importlib.util.find_spec(package) is None:
+        raise MissingPackageError(package, needed_for, extra)
 
 
 class ModelError(OpProfilerError):

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.util
 import logging
 import sys
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
+
+
+def package_folder(package: str) -> Path | None:
+    """Return the folder of an installed package, without importing it; None if it is not installed."""
+    spec = importlib.util.find_spec(package)
+    return Path(spec.origin).parent if spec is not None and spec.origin else None
 
 
 def hidden(module: str) -> contextlib.AbstractContextManager[None]:

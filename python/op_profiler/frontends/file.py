@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from op_profiler.compilers.imported_model import ImportedModel
-from op_profiler.errors import MissingPackageError, ModelError, UsageError
+from op_profiler.errors import ModelError, UsageError, require
 from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.fingerprints import check_file, fingerprint
 from op_profiler.frontends.frontend import Frontend, ModelRequest
@@ -43,8 +42,7 @@ class FileFrontend(Frontend):
         kind = kind_of(request.name)
         if kind == "function":
             source_of(request.name)
-        if importlib.util.find_spec(_PACKAGES[kind]) is None:
-            raise MissingPackageError(_PACKAGES[kind], request.name)
+        require(_PACKAGES[kind], request.name)
         if kind == "torchscript" and not request.input_shapes:
             raise UsageError(
                 f"{request.name} is TorchScript, which does not contain the shapes of its inputs; "

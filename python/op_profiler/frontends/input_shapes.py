@@ -62,12 +62,15 @@ def free_sizes_explained(name: str, shapes: Mapping[str, Sequence[int | None]]) 
         raise ModelError(f"{name} does not lower: {free_sizes(shapes)}") from error
 
 
-def batch_of(request: ModelRequest, shape: Sequence[int]) -> int:
-    """Return the batch size in a shape that the user gave.
+def batch_of(request: ModelRequest, shape: Sequence[int] | None, own: int = 1) -> int:
+    """Return the batch size in a shape that the user gave; without a shape, the requested one, or the model's own if
+    that is 1.
 
     Raises:
         UsageError: --batchsize has another value.
     """
+    if shape is None:
+        return request.batch_size if request.batch_size > 1 else own
     if request.batch_size not in (1, shape[0] if shape else 1):
         raise UsageError(f"--inputshape {tuple(shape)} has batch {shape[0]}, but --batchsize is {request.batch_size}")
     return shape[0] if shape else 1

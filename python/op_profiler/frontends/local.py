@@ -12,7 +12,7 @@ from typing import Any
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.interrupts import interrupts_wait
 from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.errors import MissingPackageError, UnknownNameError, UsageError
+from op_profiler.errors import UnknownNameError, UsageError, require
 from op_profiler.frontends.fingerprints import fingerprint
 from op_profiler.frontends.frontend import Frontend, ModelRequest
 from op_profiler.frontends.input_shapes import INPUT, batch_of, shapes_by_name
@@ -21,7 +21,6 @@ from op_profiler.lean_imports import standing_in
 
 _DEFAULT_SEQUENCE = 10
 _HIDDEN = 128
-_RANDOM_WEIGHTS = "random weights: the times are those of the architecture, the outputs mean nothing"
 
 # name -> (module of tvm.relay.testing, further arguments, shape of one image)
 _TESTING: dict[str, tuple[str, dict[str, Any], tuple[int, ...] | None]] = {
@@ -67,8 +66,8 @@ class LocalFrontend(Frontend):
         if randwire.seed_of(name) is not None:
             classifiers.shape_of(request, randwire.IMAGE)
             return
-        if name in classifiers.DARKNET_NAMES and not classifiers.installed("libreyolo"):
-            raise MissingPackageError("libreyolo", f"the model {name!r}", "yolo")
+        if name in classifiers.DARKNET_NAMES:
+            require("libreyolo", f"the model {name!r}", "yolo")
         if name in self.names():
             shapes_by_name(request, (INPUT,))
             return
@@ -119,7 +118,7 @@ def _random_wires(request: ModelRequest) -> ImportedModel:
     shape = classifiers.shape_of(request, randwire.IMAGE)
     module, params = randwire.randwire(randwire.seed_of(request.name) or 0, shape)
     inputs = (InputSpec("data", shape),)
-    return ImportedModel(request.name, request.source, module, params, inputs, shape[0], (_RANDOM_WEIGHTS,))
+    return ImportedModel(request.name, request.source, module, params, inputs, shape[0], (classifiers.RANDOM_WEIGHTS,))
 
 
 @interrupts_wait()
@@ -140,7 +139,7 @@ def _from_testing(request: ModelRequest) -> ImportedModel:
         if v.name_hint not in params
     )
     module = weight_layers.with_layers_of_weights(module, params)
-    return ImportedModel(request.name, request.source, module, params, inputs, batch, (_RANDOM_WEIGHTS,))
+    return ImportedModel(request.name, request.source, module, params, inputs, batch, (classifiers.RANDOM_WEIGHTS,))
 
 
 def _batch_and_image(request: ModelRequest) -> tuple[int, tuple[int, ...]]:
@@ -178,20 +177,13 @@ def _recurrent(request: ModelRequest) -> ImportedModel:
     start = relay.zeros((batch, _HIDDEN), "float32")
     cell: Callable[..., Any] = getattr(common, f"{request.name}_cell")
     state = (start, start) if request.name == "lstm" else (start,)
-    outputs, *_ = cell(
-        sequence,
-        *state,
-        weights["w_input"],
-        weights["w_hidden"],
-        weights["b_input"],
-        weights["b_hidden"],
-    )
+    outputs, *_ = cell(sequence, *state, *weights.values())
     module = tvm.IRModule.from_expr(relay.Function([data, *weights.values()], outputs[-1]))
     rng = np.random.default_rng(0)
     params = {n: tvm.nd.array(rng.standard_normal(s).astype("float32") / 8) for n, s in shapes.items()}
     module = relay.transform.InferType()(module)
     inputs = (InputSpec("data", (steps, batch, _HIDDEN)),)
-    return ImportedModel(request.name, request.source, module, params, inputs, batch, (_RANDOM_WEIGHTS,))
+    return ImportedModel(request.name, request.source, module, params, inputs, batch, (classifiers.RANDOM_WEIGHTS,))
 
 
 def _pytest_not_needed() -> contextlib.AbstractContextManager[None]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 from pathlib import Path
 
 from op_profiler.compilers.imported_model import ImportedModel
-from op_profiler.errors import MissingPackageError, ModelError, UnknownNameError
+from op_profiler.errors import ModelError, UnknownNameError, require
 from op_profiler.frontends import downloads
 from op_profiler.frontends.fingerprints import check_file, fingerprint, hash_files
 from op_profiler.frontends.frontend import Frontend, ModelRequest
+from op_profiler.lean_imports import package_folder
 
 _ARCHIVES = (".tar.gz", ".tgz")
 
@@ -29,8 +29,7 @@ class RemoteOnnxFrontend(Frontend):
         return self.names()
 
     def _check(self, request: ModelRequest) -> None:
-        if importlib.util.find_spec("onnx") is None:
-            raise MissingPackageError("onnx", "the source remoteonnx")
+        require("onnx", "the source remoteonnx")
         name = request.name
         if downloads.is_address(name) or name in _shipped_graphs():
             return
@@ -71,11 +70,9 @@ FRONTEND = RemoteOnnxFrontend()
 @functools.cache
 def _shipped_graphs() -> dict[str, Path]:
     """Return real networks inside the onnx package by name; their weights are constants that the graph computes."""
-    spec = importlib.util.find_spec("onnx")
-    if spec is None or not spec.origin:
-        return {}
-    folder = Path(spec.origin).parent / "backend" / "test" / "data" / "light"
-    return {file.stem: file for file in sorted(folder.glob("light_*.onnx"))}
+    folder = package_folder("onnx")
+    files = [] if folder is None else sorted((folder / "backend" / "test" / "data" / "light").glob("light_*.onnx"))
+    return {file.stem: file for file in files}
 
 
 def _file_of(name: str) -> Path:

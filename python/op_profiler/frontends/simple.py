@@ -165,8 +165,7 @@ class SimpleFrontend(Frontend):
             raise UnknownNameError("simple model", request.name, OPERATORS)
         operator = OPERATORS[request.name]
         given = shapes_by_name(request, operator.names())
-        if operator.data in given:
-            batch_of(request, given[operator.data])
+        batch_of(request, given.get(operator.data))
         usual = operator.shapes({}, 1)
         for name, shape in given.items():
             if len(shape) != len(usual[name]) and not (request.name in _ANY_RANK and name == operator.data):
@@ -204,7 +203,7 @@ class SimpleFrontend(Frontend):
         except tvm.TVMError as error:
             sizes = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
             raise UsageError(f"{request.name}: these shapes do not fit together: {sizes}") from error
-        batch = batch_of(request, given[operator.data]) if operator.data in given else request.batch_size
+        batch = batch_of(request, given.get(operator.data))
         inputs = tuple(InputSpec(n, s) for n, s in shapes.items() if n not in operator.weights)
         return ImportedModel(request.name, request.source, module, _weights(operator, shapes), inputs, batch)
 

@@ -6,7 +6,6 @@ Nothing is downloaded. Names are read from the sources of the installed package,
 from __future__ import annotations
 
 import functools
-import importlib.util
 import json
 import os
 import re
@@ -14,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from op_profiler.compilers.imported_model import ImportedModel
-from op_profiler.errors import MissingPackageError, ModelError, UnknownNameError
+from op_profiler.errors import ModelError, UnknownNameError, require
 from op_profiler.frontends.fingerprints import fingerprint
 from op_profiler.frontends.frontend import Frontend, ModelRequest
-from op_profiler.lean_imports import quiet
+from op_profiler.lean_imports import package_folder, quiet
 
 _DEFAULT_SEQUENCE = 128
 _DEFAULTS = ("bert", "gpt2", "roberta", "distilbert", "albert", "electra", "t5-encoder", "vit")
@@ -59,8 +58,7 @@ class TransformersFrontend(Frontend):
         if request.past is not None:
             return  # its configuration is all that is read, and the library makes nothing of it
         for package in ("transformers", "torch"):
-            if importlib.util.find_spec(package) is None:
-                raise MissingPackageError(package, f"the transformers model {request.name!r}")
+            require(package, f"the transformers model {request.name!r}")
         if _is_folder(request.name):
             if not (Path(request.name) / "config.json").is_file():
                 raise ModelError(f"{request.name} has no config.json, so it is not a checkpoint of transformers")
@@ -147,8 +145,8 @@ def _configuration_names() -> tuple[str, ...]:
 
 def _library_models() -> Path | None:
     """Return the folder of the installed library's models; None if it is not installed."""
-    spec = importlib.util.find_spec("transformers")
-    return Path(spec.origin).parent / "models" if spec is not None and spec.origin else None
+    folder = package_folder("transformers")
+    return None if folder is None else folder / "models"
 
 
 def _source_of(kind: str) -> Path | None:

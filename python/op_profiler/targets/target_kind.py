@@ -6,11 +6,10 @@ A kind is a module in a separate folder, and an entry of `op_profiler.targets.TA
 from __future__ import annotations
 
 import abc
-import importlib.util
 from typing import TYPE_CHECKING, ClassVar
 
 from op_profiler.compilers.tvm_build import DEFAULT_BUILD
-from op_profiler.errors import MissingPackageError, UsageError
+from op_profiler.errors import UsageError, require
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -142,8 +141,7 @@ class TargetKind(abc.ABC):
             raise UsageError(
                 "--vendor true times torch on this machine's processor or its GPU; leave it out for a board"
             )
-        if importlib.util.find_spec("torch") is None:
-            raise MissingPackageError("torch", "--vendor true")
+        require("torch", "--vendor true")
 
     def expect_machine(self) -> None:
         """Start slow queries for `open_machine` in the background, while a model is compiled."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import sys
 import types
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,7 @@ from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.interrupts import interrupts_wait
 from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.errors import MissingPackageError, ModelError
+from op_profiler.errors import ModelError, first_line, require
 from op_profiler.frontends.fingerprints import check_file
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.importers import onnx_functions, onnx_repairs
@@ -48,9 +47,7 @@ def load_onnx() -> ModuleType:
     Raises:
         MissingPackageError: onnx is not installed.
     """
-    if importlib.util.find_spec("onnx") is None:
-        raise MissingPackageError("onnx", "an ONNX model")
-
+    require("onnx", "an ONNX model")
     try:
         import onnx.mapping  # noqa: F401
     except ImportError:
@@ -87,8 +84,7 @@ def _read(path: Path, *, all_inside: bool) -> tuple[Any, Weights]:
     try:
         model = onnx.load(str(path), load_external_data=False)
     except Exception as error:  # protobuf's DecodeError, onnx's checks of external data, OSError
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ModelError(f"{path} cannot be read as ONNX: {reason}") from error
+        raise ModelError(f"{path} cannot be read as ONNX: {first_line(error)}") from error
     if not model.graph.node or not model.opset_import:
         raise ModelError(f"{path} is no ONNX model: it contains no graph")
     return model, Weights(model, path, all_inside=all_inside)
@@ -267,9 +263,7 @@ def _shapes(
     leads = {name: (dims[0], leading_names[name]) for name, dims in own.items() if dims}
     leading = next(iter(leads), None)
     first = own[leading][0] if leading else None
-    batch = request.batch_size if first is None or request.batch_size > 1 else first
-    if leading in given:
-        batch = batch_of(request, given[leading])
+    batch = batch_of(request, given.get(leading or ""), 1 if first is None else first)
     shapes: dict[str, Dims] = {}
     for name, dims in own.items():
         has_batch = leading is not None and leads.get(name) == leads[leading]

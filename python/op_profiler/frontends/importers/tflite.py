@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.interrupts import interrupts_wait
 from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.errors import MissingPackageError, ModelError
+from op_profiler.errors import ModelError, require
 from op_profiler.frontends.fingerprints import check_file
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.importers.finish import finish, output_shapes, readable_reason, unsupported
@@ -46,8 +45,7 @@ def lower(path: Path, request: ModelRequest) -> ImportedModel:
     """
     check_tflite(path)
     for package in ("tflite", "flatbuffers"):
-        if importlib.util.find_spec(package) is None:
-            raise MissingPackageError(package, "a TFLite model")
+        require(package, "a TFLite model")
     return _lowered(path, request, None)
 
 
@@ -58,9 +56,7 @@ def _lowered(path: Path, request: ModelRequest, outputs: Sequence[int] | None) -
     given = shapes_by_name(request, tuple(own))
     first = next((shape[0] for shape in own.values() if shape), 1)
     leading = next((name for name, shape in own.items() if shape), None)
-    batch = request.batch_size if request.batch_size > 1 else first
-    if leading in given:
-        batch = batch_of(request, given[leading])
+    batch = batch_of(request, given.get(leading or ""), first)
     shapes = {
         name: given.get(name) or ((batch, *shape[1:]) if shape and shape[0] == first else shape)
         for name, shape in own.items()

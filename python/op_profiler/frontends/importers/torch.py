@@ -14,9 +14,9 @@ from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.interrupts import interrupts_wait
 from op_profiler.compilers.relay_rewriting import location_in_span, with_locations
 from op_profiler.compilers.tvm_build import load_tvm, replaced
-from op_profiler.errors import MissingPackageError, ModelError
+from op_profiler.errors import ModelError, require
 from op_profiler.frontends.importers.finish import finish, output_shapes, unsupported
-from op_profiler.frontends.importers.relay_values import quick_converters, shape_of, tvm_converters
+from op_profiler.frontends.importers.relay_values import quick_converters, sizes_of, tvm_converters
 from op_profiler.frontends.importers.torch_attention import ATTENTION_CONVERTERS
 from op_profiler.frontends.importers.torch_converters import CONVERTERS
 from op_profiler.frontends.importers.torch_elementwise import ELEMENTWISE_CONVERTERS
@@ -47,8 +47,7 @@ def load_torchvision() -> ModuleType:
     Raises:
         MissingPackageError: torchvision is not installed.
     """
-    if importlib.util.find_spec("torchvision") is None:
-        raise MissingPackageError("torchvision", "this model")
+    require("torchvision", "this model")
     try:
         import torchvision
     except RuntimeError:
@@ -259,7 +258,7 @@ def _recurrent(layer: Callable[..., Any]) -> Callable[..., Any]:
 
 def _stacked(state: Any) -> Any:
     """Return states as (layers times directions, batch, hidden)."""
-    shape = [int(size) for size in shape_of(state)]
+    shape = sizes_of(state)
     return state if len(shape) == 3 else load_tvm().relay.reshape(state, (-1, *shape[-2:]))
 
 

@@ -7,7 +7,8 @@ torch.export is restricted to weights.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
+import importlib
+import math
 import os
 import re
 import typing
@@ -18,7 +19,7 @@ from typing import Any
 
 from op_profiler.compilers.imported_model import ImportedModel
 from op_profiler.compilers.tvm_build import replaced
-from op_profiler.errors import MissingPackageError, ModelError, OpProfilerError
+from op_profiler.errors import ModelError, OpProfilerError, require
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.importers import torch as torch_importer
 from op_profiler.frontends.importers.finish import readable_reason
@@ -101,7 +102,7 @@ def lower_exported(path: Path, request: ModelRequest) -> ImportedModel:
     if other:
         raise ModelError(f"{path} takes {other[0]}, which is no tensor")
     given = shapes_by_name(request, names)
-    batch = batch_of(request, given[names[0]]) if names and names[0] in given else request.batch_size
+    batch = batch_of(request, given.get(names[0]) if names else None)
     fixed = [kinds[n] for n in names if kinds[n].shape]
     if fixed and all(isinstance(kind.shape[0], int) and kind.shape[0] != batch for kind in fixed) and batch > 1:
         raise ModelError(
@@ -146,8 +147,7 @@ def _import_output_classes(archive: zipfile.ZipFile) -> None:
     classes = {found.decode() for name in names for found in _OUTPUT_CLASS.findall(archive.read(name))}
     if not classes:
         return
-    if importlib.util.find_spec("transformers") is None:
-        raise MissingPackageError("transformers", f"a program whose outputs are of the class {min(classes)}")
+    require("transformers", f"a program whose outputs are of the class {min(classes)}")
     torch_importer.prepare_torchvision()
     for one in classes:
         with contextlib.suppress(ImportError), quiet():  # of another version of transformers: torch names the class
@@ -232,9 +232,7 @@ def lower_function(request: ModelRequest) -> ImportedModel:
         names = list(request.input_names)
     given = shapes_by_name(request, names)
     first = tensors[0].shape[0] if tensors[0].dim() else 1
-    batch = request.batch_size if request.batch_size > 1 else first
-    if names[0] in given:
-        batch = batch_of(request, given[names[0]])
+    batch = batch_of(request, given.get(names[0]), first)
     examples = [
         _resized(t, given.get(n) or ((batch, *t.shape[1:]) if t.dim() and t.shape[0] == first else None))
         for n, t in zip(names, tensors, strict=True)
@@ -267,10 +265,7 @@ def _resized(tensor: Any, shape: tuple[int, ...] | None) -> Any:
     """Return a tensor of the requested shape with values like those of the given one."""
     if shape is None or tuple(tensor.shape) == tuple(shape):
         return tensor
-    values = tensor.reshape(-1)
-    count = 1
-    for size in shape:
-        count *= size
+    values, count = tensor.reshape(-1), math.prod(shape)
     return values.repeat(-(-count // max(len(values), 1)))[:count].reshape(shape)
 
 

@@ -9,14 +9,13 @@ import functools
 import importlib.util
 import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from op_profiler.compilers.imported_model import ImportedModel
-from op_profiler.errors import MissingPackageError, UsageError
+from op_profiler.errors import UsageError, require
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.input_shapes import INPUT, batch_of, shapes_by_name
-from op_profiler.lean_imports import quiet
+from op_profiler.lean_imports import package_folder, quiet
 
 RANDOM_WEIGHTS = "random weights: the times are those of the architecture, the outputs mean nothing"
 
@@ -32,15 +31,10 @@ def installed(package: str) -> bool:
     return importlib.util.find_spec(package) is not None
 
 
-def _folder(package: str) -> Path | None:
-    spec = importlib.util.find_spec(package)
-    return Path(spec.origin).parent if spec is not None and spec.origin else None
-
-
 @functools.cache
 def torchvision_names() -> tuple[str, ...]:
     """Return the classification models of the installed torchvision; empty if it is not installed."""
-    folder = _folder("torchvision")
+    folder = package_folder("torchvision")
     if folder is None:
         return ()
     names = set()
@@ -52,7 +46,7 @@ def torchvision_names() -> tuple[str, ...]:
 @functools.cache
 def pretrainedmodels_names() -> tuple[str, ...]:
     """Return the models of the installed pretrainedmodels; empty if it is not installed."""
-    folder = _folder("pretrainedmodels")
+    folder = package_folder("pretrainedmodels")
     if folder is None:
         return ()
     names = _IMPORTED.findall((folder / "models" / "__init__.py").read_text(encoding="utf-8"))
@@ -91,8 +85,7 @@ def _darknet(name: str) -> tuple[Any, tuple[int, int, int]]:
     """Return YOLO's Darknet architectures as libreyolo (MIT) builds them."""
     from op_profiler.frontends.importers import torch as torch_importer
 
-    if not installed("libreyolo"):
-        raise MissingPackageError("libreyolo", f"the model {name!r}", "yolo")
+    require("libreyolo", f"the model {name!r}", "yolo")
     torch_importer.load_torchvision()
     from libreyolo.models.darknet import build_darknet
 
@@ -132,8 +125,7 @@ def _torchvision(name: str) -> tuple[Any, tuple[int, int, int]]:
 def _pretrainedmodels(name: str) -> tuple[Any, tuple[int, ...]]:
     from op_profiler.frontends.importers import torch as torch_importer
 
-    if not installed("six"):
-        raise MissingPackageError("six", f"pretrainedmodels' {name}")
+    require("six", f"pretrainedmodels' {name}")
     torch_importer.load_torchvision()
     import pretrainedmodels
 

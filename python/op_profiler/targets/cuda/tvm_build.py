@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib
-import importlib.util
 import os
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from typing import Any
 from op_profiler.c_compiler import make_library
 from op_profiler.errors import MeasureError, OpProfilerError
 from op_profiler.files import atomic_file
+from op_profiler.lean_imports import package_folder
 
 WHEEL = "bitblas==0.1.0.post1"
 _LIBRARIES = {"cuda_runtime": "libcudart.so.12", "cuda_nvrtc": "libnvrtc.so.12"}
@@ -45,10 +45,10 @@ tag of the wheel (manylinux1) names an older system, so pip also installs it whe
 
 def root() -> Path | None:
     """Return the folder of the build; None if it is not installed."""
-    found = importlib.util.find_spec("bitblas")
-    if found is None or found.origin is None:
+    package = package_folder("bitblas")
+    if package is None:
         return None
-    folder = Path(found.origin).parent / "3rdparty" / "tvm"
+    folder = package / "3rdparty" / "tvm"
     return folder if (folder / "python" / "tvm" / "__init__.py").is_file() else None
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from op_profiler.compilers.tvm_types import RuntimeDevice
 from op_profiler.errors import MeasureError, MissingPackageError
+from op_profiler.lean_imports import package_folder
 from op_profiler.tuning.candidate import TaskSpec
 from op_profiler.tuning.reference import Reference
 from op_profiler.tuning.trials.vendor import plain_kernels
@@ -23,11 +22,10 @@ _RUNS_BEFORE_CAPTURE = 3  # cuDNN tries its algorithms in the first, which a cap
 def cuda_of_torch() -> str | None:
     """Return the version of CUDA that the installed torch was built with, without importing it; None for a torch
     without CUDA."""
-    spec = importlib.util.find_spec("torch")
-    if spec is None or spec.origin is None:
+    folder = package_folder("torch")
+    if folder is None:
         return None
-    text = (Path(spec.origin).parent / "version.py").read_text()
-    found = re.search(r"^cuda\b[^=\n]*=\s*['\"]([\d.]+)['\"]", text, re.MULTILINE)
+    found = re.search(r"^cuda\b[^=\n]*=\s*['\"]([\d.]+)['\"]", (folder / "version.py").read_text(), re.MULTILINE)
     return found[1] if found else None
 
 
