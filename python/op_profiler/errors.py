@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 EXIT_OK = 0
 EXIT_FAILURES_RECORDED = 1
@@ -59,6 +60,15 @@ class MissingPackageError(OpProfilerError):
             f"Install it with: source ./env_var.sh {extra}   (or: pip install '{package}')"
         )
         super().__init__(f"{needed_for} needs {any_build if build is None else build}")
+
+
+@contextlib.contextmanager
+def needing(package: str, needed_for: str, extra: str = "models") -> Iterator[None]:
+    """Turn an `ImportError` of the block, which imports `package`, into a `MissingPackageError`."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingPackageError(package, needed_for, extra) from error
 
 
 class ModelError(OpProfilerError):

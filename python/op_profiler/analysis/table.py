@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from op_profiler.dataset import Dataset, flat_rows
 from op_profiler.dataset.draw import GroupDraw
-from op_profiler.errors import DatasetError, MissingPackageError, OpProfilerError, UnknownNameError
+from op_profiler.errors import DatasetError, OpProfilerError, UnknownNameError, needing
 from op_profiler.measure.disturbance import disturbance_of
 from op_profiler.measure.measurement import RESOURCE_FIELDS
 from op_profiler.operators.operator import axis_sizes
@@ -186,10 +186,8 @@ def factor_table(rows: Iterable[Mapping[str, Any]], *, noisy: bool = False) -> F
         DatasetError: no measurement is usable.
         MissingPackageError: pandas is not installed.
     """
-    try:
+    with needing("pandas", "the analysis", extra="predict"):
         import pandas
-    except ImportError:
-        raise MissingPackageError("pandas", "the analysis", extra="predict") from None
     columns, draw, left_out = _Columns(), GroupDraw(MOST_ROWS), Counter[str]()
     for row in rows:
         reason = _reason_against(row, noisy=noisy)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from op_profiler.cores import usable_cores
-from op_profiler.errors import MissingPackageError
+from op_profiler.errors import needing
 from op_profiler.lean_imports import load_xgboost
 from op_profiler.prediction.latency.trees import Trees
 
@@ -116,10 +116,8 @@ class SklearnTrees:
     @classmethod
     def of(cls, name: str, seed: int) -> SklearnTrees:
         """Return a ``random_forest`` or a ``decision_tree`` that is not fitted yet."""
-        try:
+        with needing("scikit-learn", f"the predictor {name}", extra="predict"):
             from sklearn import ensemble, tree
-        except ImportError as error:
-            raise MissingPackageError("scikit-learn", f"the predictor {name}", extra="predict") from error
         if name == "decision_tree":
             return cls(tree.DecisionTreeRegressor(min_samples_leaf=2, random_state=seed))
         return cls(ensemble.RandomForestRegressor(100, max_features=0.5, n_jobs=-1, random_state=seed))
@@ -151,8 +149,6 @@ class SklearnTrees:
 
 
 def _skops() -> ModuleType:
-    try:
+    with needing("skops", "a stored predictor of scikit-learn's", extra="predict"):
         from skops import io
-    except ImportError:
-        raise MissingPackageError("skops", "a stored predictor of scikit-learn's", extra="predict") from None
     return io

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from op_profiler.dataset.formats.format import Convolutions
-from op_profiler.errors import MissingPackageError
+from op_profiler.errors import needing
 from op_profiler.lean_imports import load_xgboost
 from op_profiler.prediction.library.library_predictor import LibraryPrediction
 
@@ -69,10 +69,8 @@ def _model(name: str, seed: int) -> Any:
     """Return a regressor with the default settings of its library, as in the original estimator."""
     if name == "xgboost":
         return _DefaultBoosting(seed)
-    try:
+    with needing("scikit-learn", f"the predictor {name}", extra="predict"):
         from sklearn import ensemble, tree
-    except ImportError as error:
-        raise MissingPackageError("scikit-learn", f"the predictor {name}", extra="predict") from error
     if name == "random_forest":
         return ensemble.RandomForestRegressor(random_state=seed, n_jobs=-1)
     return tree.DecisionTreeRegressor(random_state=seed)

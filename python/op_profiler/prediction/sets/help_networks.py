@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from op_profiler.errors import MissingPackageError
+from op_profiler.errors import needing
 from op_profiler.prediction.sets.public_set import PublicSet, Published, Reading, Split, repository
 from op_profiler.prediction.sets.transfer import TransferProblem
 
@@ -36,10 +36,8 @@ _MS = 1e3  # microseconds
 
 
 def _load(path: Path) -> object:
-    try:
+    with needing("torch", "reading the set help", extra="torch"):
         import torch
-    except ImportError as error:
-        raise MissingPackageError("torch", "reading the set help", extra="torch") from error
     return torch.load(path, weights_only=True)
 
 
