@@ -258,7 +258,7 @@ def _store(dataset: Dataset, rows: Sequence[_Measured]) -> set[str]:
         Keys of the measurements that were stored.
     """
     inside = [item for item in rows if item[1].model_key]
-    with dataset.transaction(), dataset.read() as connection:  # the one of the transaction
+    with dataset.transaction() as connection:
         upsert(connection, schema.operators, convert.distinct(operator for _, _, operator in rows))
         upsert(connection, schema.devices, convert.distinct(row.device for _, row, _ in inside))
         for flat, row in {row.model_key: (flat, row) for flat, row, _ in reversed(inside)}.values():
