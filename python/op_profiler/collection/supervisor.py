@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import secrets
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.collection import lookup
@@ -47,7 +47,7 @@ _TIMES_AS_LONG = {"tune": 6.0}
 """Estimated duration of studies, relative to measuring the model (default 1), for the progress bar."""
 
 
-class Collection:
+class Collection(contextlib.AbstractContextManager["Collection"]):
     """Collection of the models of one command into one dataset.
 
     Args:
@@ -64,10 +64,7 @@ class Collection:
         self.deviation: float | None = None
         self._looked_at_load = False
 
-    def __enter__(self) -> Collection:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._dataset is not None:
             self._dataset.close()
 

@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.errors import MeasureError, OpProfilerError, UsageError
@@ -35,7 +34,7 @@ _WAIT_SECONDS = settings.WAIT_SECONDS
 _AGAIN_SECONDS = 2.0
 
 
-class Cluster:
+class Cluster(contextlib.AbstractContextManager["Cluster"]):
     """A connection to a cluster of machines that measure, as a context manager.
 
     For ``local:N``, ``slurm:FILE`` and ``kubernetes:FILE`` it also starts the cluster, and ends it with the connection.
@@ -74,10 +73,7 @@ class Cluster:
                 self._own.close()
             raise
 
-    def __enter__(self) -> Cluster:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         with _errors_as_notes("the connection to the scheduler did not end well"):
             self.client.close()
         if self._own is not None:
