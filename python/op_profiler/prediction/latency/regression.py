@@ -11,8 +11,7 @@ import numpy as np
 
 from op_profiler.cores import usable_cores
 from op_profiler.errors import needing
-from op_profiler.lean_imports import load_xgboost
-from op_profiler.prediction.latency.trees import Trees
+from op_profiler.prediction.latency.trees import Trees, boost
 
 _TREES = {
     "max_depth": 8,
@@ -76,16 +75,15 @@ class BoostedTrees:
     suffix: ClassVar[str] = ".npz"
 
     def __init__(self, seed: int = 0, rounds: int = _ROUNDS, **parameters: Any) -> None:
-        self._parameters = _TREES | {"seed": seed, "verbosity": 0} | parameters
+        self._parameters = _TREES | {"verbosity": 0} | parameters
+        self._seed = seed
         self._rounds = rounds
         self._trees: Trees | None = None
 
     def fit(self, columns: np.ndarray, target: np.ndarray, weight: np.ndarray) -> None:
         """Fit the trees with xgboost and store them as arrays."""
-        xgboost = load_xgboost()
-
-        data = xgboost.DMatrix(columns, target, weight=weight)
-        self._trees = Trees.of_xgboost(xgboost.train(self._parameters, data, self._rounds))
+        fitted = boost(columns, target, self._parameters, self._rounds, self._seed, weight)
+        self._trees = Trees.of_xgboost(fitted)
 
     def predict(self, columns: np.ndarray) -> np.ndarray:
         """Return the sum over the trees for each row, shape (rows,)."""

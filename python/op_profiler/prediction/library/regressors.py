@@ -9,7 +9,7 @@ import numpy as np
 
 from op_profiler.dataset.formats.format import Convolutions
 from op_profiler.errors import needing
-from op_profiler.lean_imports import load_xgboost
+from op_profiler.prediction.latency.trees import boost
 from op_profiler.prediction.library.library_predictor import LibraryPrediction
 
 
@@ -58,8 +58,7 @@ class _DefaultBoosting:
         self._booster: Any = None
 
     def fit(self, features: np.ndarray, targets: np.ndarray) -> None:
-        library = load_xgboost()
-        self._booster = library.train({"seed": self._seed}, library.DMatrix(features, targets), 100)
+        self._booster = boost(features, targets, {}, 100, self._seed)
 
     def predict(self, features: np.ndarray) -> np.ndarray:
         return np.asarray(self._booster.inplace_predict(features))
