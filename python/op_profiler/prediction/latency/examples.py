@@ -139,6 +139,17 @@ class Examples:
         names += ["traffic_bytes", "working_set_bytes", "reference_us", "reference_bytes", "whole_model_us"]
         return dataclasses.replace(self, **{name: getattr(self, name)[mask] for name in names})
 
+    @property
+    def only_device(self) -> DeviceName:
+        """The device of the entries, if all are of one device."""
+        return self.devices[int(self.device[0])]
+
+    @property
+    def run(self) -> np.ndarray:
+        """A number for each entry, equal for entries of the same model and thread count."""
+        _, number = np.unique(np.stack([self.model, self.threads]), axis=1, return_inverse=True)
+        return np.asarray(number.ravel())
+
     @functools.cached_property
     def workload(self) -> np.ndarray:
         """A number for each entry, equal for entries of the same operator, whatever their schedules."""

@@ -42,14 +42,12 @@ class SearchedAnchor:
     """An anchor with the result of a search.
 
     Attributes:
-        group: text that identifies the operator, thread count, cache state and device.
         operator: the anchor, as a mapping with the field names of `op_profiler.operators.operator.Operator`.
         cache: cache state.
         rate: FLOPs per microsecond of the default schedule, divided by the rate of good schedules on that device.
         gain: logarithm of the time of the default schedule divided by the best time.
     """
 
-    group: str
     operator: Mapping[str, Any]
     cache: str
     rate: float
@@ -118,16 +116,16 @@ def searches(rows: Iterable[Mapping[str, Any]]) -> list[SearchedAnchor]:
         if math.isfinite(time_of(row)) and row["flops"]:
             _, own, default = groups.setdefault(group_of(row), (row, _Least(), _Least()))
             (own if str(row["template"]).endswith(_OWN) else default).note(row)
-    timed = [(name, row, own.us, default.us) for name, (row, own, default) in groups.items()]
-    timed = [one for one in timed if math.isfinite(one[2]) and math.isfinite(one[3])]
+    timed = [(row, own.us, default.us) for row, own, default in groups.values()]
+    timed = [one for one in timed if math.isfinite(one[1]) and math.isfinite(one[2])]
     attained: dict[tuple[Any, Any], list[float]] = {}
-    for _, row, best_us, _ in timed:
+    for row, best_us, _ in timed:
         attained.setdefault((row["device_key"], row["threads"]), []).append(row["flops"] / best_us)
     found = []
-    for name, row, best_us, default_us in timed:
+    for row, best_us, default_us in timed:
         usual = float(np.quantile(attained[row["device_key"], row["threads"]], 0.75))
         rate, gain = row["flops"] / default_us / usual, math.log(default_us / min(best_us, default_us))
-        found.append(SearchedAnchor(name, row, str(row["cache"]), rate, gain))
+        found.append(SearchedAnchor(row, str(row["cache"]), rate, gain))
     return found
 
 
