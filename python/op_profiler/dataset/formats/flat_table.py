@@ -25,7 +25,7 @@ from op_profiler.dataset.statements import upsert
 from op_profiler.dataset.store import Dataset
 from op_profiler.errors import DatasetError
 from op_profiler.files import whole_file
-from op_profiler.measure.measurement import Device, Measurement, ModelTiming, Precision, Settings
+from op_profiler.measure.measurement import Device, Measurement, ModelTiming, Settings
 from op_profiler.operators.cost import size_bytes
 from op_profiler.operators.locations import LOCATION_COLUMNS
 from op_profiler.operators.operator import Operator
@@ -55,16 +55,8 @@ class FlatFormat(Format):
             DatasetError: the file cannot be read, or lacks columns; the message names them.
         """
 
-    def read_into(
-        self,
-        dataset: Dataset,
-        path: Path,
-        *,
-        device: str | None = None,
-        precision: Precision = "float32",
-        progress: Progress | None = None,
-    ) -> Imported:
-        """Store the rows of a file; `device` and `precision` are ignored, because each row contains both."""
+    def read_into(self, dataset: Dataset, path: Path, *, progress: Progress | None = None, **_: Any) -> Imported:
+        """Store the rows of a file; a given device and precision are ignored, because each row contains both."""
         return store_flat(dataset, self.read(path), progress)
 
 
