@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from op_profiler.errors import OpProfilerError
+from op_profiler.option_values import several, threads_text
 from op_profiler.schedules.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -294,8 +295,8 @@ def _check_stage(number: int, stage: Stage) -> None:
         for step in group.steps:
             if not 1 <= step.threads <= len(group.cores):
                 raise PlanError(
-                    f"stage {number}: operator {step.node} is to have {step.threads} "
-                    f"thread{'s' * (step.threads != 1)} on {len(group.cores)} core{'s' * (len(group.cores) != 1)}"
+                    f"stage {number}: operator {step.node} is to have {threads_text(step.threads)} on "
+                    f"{several(len(group.cores), 'core')}"
                 )
 
 
