@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -257,6 +257,14 @@ def _written(step: Step, graph: KernelGraph | None) -> _FileStep:
 def _read(step: _FileStep) -> Step:
     schedule = None if step.schedule is None else Schedule(step.schedule.template, step.schedule.knobs, "trial")
     return Step(step.op, step.threads, schedule)
+
+
+def placed(stages: Sequence[Stage]) -> Iterator[tuple[int, Step, tuple[int, ...]]]:
+    """Yield all steps in the order of a plan, each with the number of its stage and the cores that it runs on."""
+    for number, stage in enumerate(stages):
+        for group in stage.groups:
+            for step in group.steps:
+                yield number, step, group.cores[: step.threads]
 
 
 def check_order(graph: KernelGraph, stages: tuple[Stage, ...]) -> None:
