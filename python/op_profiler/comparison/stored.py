@@ -167,7 +167,7 @@ def _operator(before: TimedRun, after: TimedRun, one: Match, threads: int, shift
 
 
 def _estimate(before: Measurement, after: Measurement, shift: float | None, degrees: float) -> Estimate | None:
-    """Estimate a change by the times at the reference state if both runs have them, otherwise by the medians; neither failed.
+    """Estimate a change by the times at the reference state if both runs have them, otherwise by the medians.
 
     Nothing is known about the spread of medians between runs.
     """
