@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 EXIT_OK = 0
 EXIT_FAILURES_RECORDED = 1
@@ -43,6 +43,12 @@ class UnknownNameError(UsageError):
             more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
             text += f"; known: {', '.join(sorted(known)[:_NAMED])}{more}"
         super().__init__(f"{text}. {hint}" if hint else text)
+
+
+def check_known(kind: str, name: str, known: Collection[str], hint: str = "") -> None:
+    """Raise an UnknownNameError if `name` is not one of the known names."""
+    if name not in known:
+        raise UnknownNameError(kind, name, known, hint)
 
 
 class MissingPackageError(OpProfilerError):

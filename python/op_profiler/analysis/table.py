@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from op_profiler.dataset import Dataset, flat_rows
 from op_profiler.dataset.draw import GroupDraw
-from op_profiler.errors import DatasetError, OpProfilerError, UnknownNameError, needing
+from op_profiler.errors import DatasetError, OpProfilerError, UnknownNameError, check_known, needing
 from op_profiler.measure.disturbance import disturbance_of
 from op_profiler.measure.measurement import RESOURCE_FIELDS
 from op_profiler.operators.operator import axis_sizes
@@ -122,8 +122,7 @@ class FactorTable:
             UnknownNameError: a name is not one of `factors`; the message gives the most similar name.
         """
         for name in names:
-            if name not in self.factors:
-                raise UnknownNameError("factor", name, self.factors, f"There are: {', '.join(self.factors)}")
+            check_known("factor", name, self.factors, f"There are: {', '.join(self.factors)}")
         return [self.factors[name] for name in names]
 
     def of_anchor(self, anchor: str) -> FactorTable:
