@@ -13,6 +13,7 @@ from op_profiler.collection import lookup
 from op_profiler.collection.denormals import notes_on
 from op_profiler.collection.progress import Progress, shown
 from op_profiler.collection.request import CollectRequest, Studies
+from op_profiler.collection.resume import StoredResults
 from op_profiler.collection.studies.report import StudyReport
 from op_profiler.collection.summary import ModelReport, ThreadReport
 from op_profiler.collection.worker_process import WorkerOutcome, run_worker
@@ -211,10 +212,9 @@ class Collection(contextlib.AbstractContextManager["Collection"]):
         key = outcome.model_key
         operators = tuple((o, len(positions)) for o, positions in self.dataset.model_operators(key))
         threads: dict[int, ThreadReport] = {}
+        there = StoredResults(self.dataset, request, key, run_id)
         for count in () if request.dry_run else request.build.threads:
-            resources = request.requested_resources(count)
-            stored = self.dataset.measurements_of(key, threads=count, cache=request.build.cache, resources=resources)
-            timing = self.dataset.find_model_timing(key, threads=count, cache=request.build.cache, resources=resources)
+            stored, timing = there.rows(count), there.timing(count)
             if not stored and timing is None:
                 continue
             complete = [row for row in stored.values() if row.complete]
@@ -271,24 +271,15 @@ def describe_machine(request: CollectRequest, progress: Progress) -> Device:
     """Return the device that a request is measured on; if there are several boards, a free one.
 
     Raises:
-        OpProfilerError: the machine does not exist or does not answer.
+        OpProfilerError: the machine does not exist or does not answer, or the worker crashed.
     """
-    (fields,) = _result_of(WorkerTask(request, work="describe"), progress)
-    return Device(**fields)
-
-
-def _result_of(task: WorkerTask, progress: Progress) -> list[dict[str, Any]]:
-    """Run a worker whose task returns a result, and return the result.
-
-    Raises:
-        OpProfilerError: the worker crashed or reported an error.
-    """
-    outcome = run_worker(task, progress, 0, _WHOLE)
+    outcome = run_worker(WorkerTask(request, work="describe"), progress, 0, _WHOLE)
     if outcome.crash is not None:
         raise OpProfilerError(f"the process died ({outcome.crash}) while {outcome.stage}")
     if outcome.result is None:
         raise OpProfilerError(outcome.error or "the process reported no result")
-    return outcome.result
+    (fields,) = outcome.result
+    return Device(**fields)
 
 
 def _spans(works: Sequence[Work]) -> list[tuple[float, float]]:
