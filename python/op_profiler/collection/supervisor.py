@@ -7,7 +7,7 @@ import dataclasses
 import itertools
 import secrets
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from op_profiler.collection import lookup
 from op_profiler.collection.denormals import notes_on
