@@ -32,6 +32,8 @@ Workers = dict[str, tuple[FleetMachine, dict[str, Any]]]
 _CONNECT_SECONDS = 10
 _WAIT_SECONDS = settings.WAIT_SECONDS
 _AGAIN_SECONDS = 2.0
+_OF_WORKERS = ("nthreads", "dashboard")
+"""Options of a worker that a cluster on this machine does not take."""
 
 
 class Cluster(contextlib.AbstractContextManager["Cluster"]):
@@ -179,14 +181,10 @@ def _own_cluster(name: str) -> DaskCluster | KubernetesCluster:
             security=Security.temporary(),  # other users of this machine reach its ports, too
             dashboard_address=None,
             worker_dashboard_address="127.0.0.1:0",
-            **_local(worker_options(this_machine())),
+            **{name: value for name, value in worker_options(this_machine()).items() if name not in _OF_WORKERS},
         )
     if kind == "slurm" and rest:
         return slurm_cluster(Path(rest))
     if kind == "kubernetes" and rest:
         return kubernetes_cluster(Path(rest))
     raise UsageError(f"--cluster {name} is no cluster; give {_FORMS}")
-
-
-def _local(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if name not in ("nthreads", "dashboard")}

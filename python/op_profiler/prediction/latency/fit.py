@@ -91,7 +91,8 @@ def fit(
     base, held.by_source["regressed"] = _corrected(own, elsewhere, held.by_source["regressed"])
     trusted, judged, used = _chosen_sources(method, families, held.by_source, first_half(query))
     least_us = own.base.roofline.least_us(query.amounts, query.threads, device.cache_bytes)
-    coverage = Coverage.of(query, [one.query for one in elsewhere], _main_costs(base, query))
+    main_costs = base.kernels.main_costs(query) if isinstance(base.kernels, KernelModel) else None
+    coverage = Coverage.of(query, [one.query for one in elsewhere], main_costs)
     above_least, odd = np.log(examples.latency_us / least_us), coverage.in_no_network(query)
     judged_errors = dataclasses.replace(held, by_source=judged)
     spread, half_width = Spread.of(query, base.all_columns, judged_errors, target, above_least, odd)
@@ -137,10 +138,6 @@ def _chosen_sources(
     judged = np.where(chosen_on & selects, np.nan, interpolated)
     used = np.where(np.isfinite(interpolated), interpolated, regressed)
     return trusted, {**errors, "regressed": regressed, "interpolated": judged}, used
-
-
-def _main_costs(base: Base, query: Query) -> np.ndarray | None:
-    return base.kernels.main_costs(query) if isinstance(base.kernels, KernelModel) else None
 
 
 def _only_device(examples: Examples) -> DeviceName:
