@@ -25,7 +25,6 @@ from op_profiler.tuning.candidate import Candidate, TaskSpec
 
 if TYPE_CHECKING:
     from op_profiler.compilers.tvm_types import Target
-    from op_profiler.operators.operator import Operator
     from op_profiler.tuning.candidate import Runner, TrialResult
     from op_profiler.tuning.task import Task
 
