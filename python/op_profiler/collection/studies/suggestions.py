@@ -85,9 +85,7 @@ def _devices(rows: list[dict[str, Any]], request: BuildRequest, device: str | No
         return {r["device_key"]: "" for r in rows if r["host_fingerprint"] == alike}, processor_name()
     wanted = (device or "").lower()
     found = {
-        r["device_key"]: r["processor"]
-        for r in rows
-        if r["device_key"] == wanted or wanted in r["processor"].lower()
+        r["device_key"]: r["processor"] for r in rows if r["device_key"] == wanted or wanted in r["processor"].lower()
     }
     if len(found) > 1 or (device is not None and not found):
         fitting = [row for row in rows if not found or row["device_key"] in found]

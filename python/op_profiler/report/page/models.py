@@ -10,8 +10,8 @@ import msgspec
 from sqlalchemy import select
 
 from op_profiler.dataset import queries, schema
-from op_profiler.prediction.latency.devices import full_name
 from op_profiler.option_values import size_text
+from op_profiler.prediction.latency.devices import full_name
 from op_profiler.report.page.document import (
     Alone,
     DevicePart,
