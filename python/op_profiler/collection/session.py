@@ -174,6 +174,10 @@ class Session:
         noise = self._host.noise(threads) if self._host is not None else 0.0
         return quiet_rounds(samples, noise=noise, target=self.limits.target)
 
+    def _is_unsteady(self, quiet: QuietRounds, median_us: float | None, readings_us: Sequence[float | None]) -> bool:
+        """Return whether the rounds scatter too much, or a time before or after them differs from their median."""
+        return not quiet.is_steady or any(apart(reading_us, median_us) for reading_us in readings_us)
+
     def _state(self, threads: int, samples: Samples) -> MachineState | None:
         """Return the state of the machine during the run, and store it for later runs if `remembered` is true.
 
@@ -270,13 +274,12 @@ class Session:
         if whole_error is not None:
             before, after = None, None
         median_us = quiet.median_us(samples) if whole_error is None else None
-        unsteady = not quiet.is_steady or apart(before, median_us) or apart(after, median_us)
         of_run: dict[str, Any] = {
             "load_before": outcome.load_before if outcome else None,
             "load_after": outcome.load_after if outcome else None,
             "foreign_load": any(samples.foreign),
             "settled": outcome.converged[threads] if outcome else None,
-            "disturbed_by": disturbed_by(details, unsteady=unsteady),
+            "disturbed_by": disturbed_by(details, unsteady=self._is_unsteady(quiet, median_us, (before, after))),
             "quiet_share": round(quiet.share, 4),
             "discarded_rounds": samples.discarded,
             "discarded_share": samples.discarded_share,
