@@ -16,16 +16,17 @@ from op_profiler.errors import DatasetError
 from op_profiler.frontends.sample import AROUND_SAMPLED, bytes_written_before, stays_cached
 from op_profiler.measure.steadiness import FIRST_MEMORY_BYTES, PROBE_NAMES
 from op_profiler.operators.operator import Operator
-from op_profiler.prediction.latency import usable
 from op_profiler.prediction.latency.devices import OF_DEVICE, DeviceName, device_of, rows_of_file
 from op_profiler.prediction.latency.scheduled import PREDICTED, OperatorByRule, key_of_row, operator_of
+from op_profiler.prediction.latency.usable import COLUMNS as COLUMNS_OF_RULES
+from op_profiler.prediction.latency.usable import DENORMAL, call_us, reason_against, with_disturbed
 
 _OWN = (
     *("operator_key", "operator_name", "anchor", "op_names", "inputs", "params", "outputs", "attrs", "layouts"),
     *("structure", "flops", "bytes_read", "bytes_written", "threads", "core_set", "precision", "occurrences"),
     *("launches", "whole_model_us", "ci_low_us", "ci_high_us", "steady_us"),
 )
-COLUMNS = tuple(dict.fromkeys((*_OWN, *OF_DEVICE, *usable.COLUMNS)))
+COLUMNS = tuple(dict.fromkeys((*_OWN, *OF_DEVICE, *COLUMNS_OF_RULES)))
 """Columns of the flat table that `examples_of` reads."""
 MOST_ROWS = 50_000
 """Limit for networks and, separately, for batches of sampled operators; a fit uses about two kilobytes per row."""
@@ -173,7 +174,7 @@ def load_examples(
             with Dataset.open(db, create=False, read_only=True) as dataset:
                 yield from flat_rows(dataset, columns=COLUMNS, where=where)
 
-    found = examples_of(usable.with_disturbed(rows(), note) if noisy else rows())
+    found = examples_of(with_disturbed(rows(), note) if noisy else rows())
     if unused := found.left_out.get(NOT_DRAWN):
         note(f"{len(found):,} measurements are used, and {unused:,} are not ({NOT_DRAWN})")
     return found
@@ -192,18 +193,18 @@ def examples_of(rows: Iterable[Mapping[str, Any]]) -> Examples:
     denormal: set[str] = set()
     kept = _KeptExamples()
     for row in rows:
-        reason = usable.reason_against(row)
+        reason = reason_against(row)
         if row["origin"] in PREDICTED and row["model_key"]:
             kept.count_traffic(row)
         if reason is None:
             kept.add(row)
         else:
             left_out[reason] = left_out.get(reason, 0) + 1
-        if reason == usable.DENORMAL:
+        if reason == DENORMAL:
             denormal.add(row["model_name"])
     kept.end()
     if gone := kept.forget(kept.keys_of(denormal)):
-        left_out[usable.DENORMAL] += gone
+        left_out[DENORMAL] += gone
     if kept.not_drawn:
         left_out[NOT_DRAWN] = kept.not_drawn
     return kept.examples(left_out)
@@ -255,7 +256,7 @@ class _KeptExamples:
             self._models[row["model_key"]] = (row["model_name"], row["model_source"] == "sample")
         keys = (operator, row["device_key"], row["model_key"], tuple(row["core_set"] or ()))
         self._numbers.extend(places.setdefault(key, len(places)) for places, key in zip(self._places, keys))
-        self._numbers.extend((row["threads"], row["occurrences"] or 1, row["median_us"] - usable.call_us(row)))
+        self._numbers.extend((row["threads"], row["occurrences"] or 1, row["median_us"] - call_us(row)))
         self._numbers.extend(np.nan if row[name] is None else row[name] for name in _MAY_MISS)
         self._numbers.append("exchange_us" in (row["timing_details"] or {}))
         self._numbers.append(_reference_bytes(row))
