@@ -172,7 +172,7 @@ def main() -> None:
 
     print(provenance())
     examples = at_reference_state(examples_for(db=arguments.db, device=arguments.device, note=print))
-    processor = examples.devices[int(examples.device[0])].processor
+    processor = examples.only_device.processor
     rows = []
     for left_out, latency_us in all_predicted(examples):
         rows.append({"left_out": left_out, **errors(examples, latency_us)})

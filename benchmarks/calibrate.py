@@ -99,7 +99,7 @@ def calibration(earlier: str | None, budget: str, folder: str) -> str:
 
     examples = networks(earlier)
     db = address(earlier)
-    note_calibration("llvm", db, examples.devices[int(examples.device[0])].key)
+    note_calibration("llvm", db, examples.only_device.key)
     return db
 
 

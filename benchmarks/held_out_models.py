@@ -295,7 +295,7 @@ def tables_of(device: str | None, db: str | None, final: bool) -> dict[str, Any]
     from op_profiler.prediction.latency.steady_times import at_reference_state
 
     examples = at_reference_state(examples_for(db=db, device=device, note=_print_now))
-    processor = examples.devices[int(examples.device[0])].processor
+    processor = examples.only_device.processor
     _print_now(f"# {processor}: {len(examples)} measurements of {len(examples.operators)} operators")
     others = [
         at_reference_state(one) for one in examples_of_other_processors(examples, [] if db else shipped_examples())

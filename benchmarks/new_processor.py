@@ -55,7 +55,7 @@ def errors_of(own: Examples, others: list[Examples], count: int) -> dict[str, An
     inside = (found.low_us <= rest.latency_us) & (rest.latency_us <= found.high_us)
     told = np.isfinite(errors)  # no number where a dtype was never measured
     return {
-        "processor": own.devices[int(own.device[0])].processor,
+        "processor": own.only_device.processor,
         "operators_measured": count,
         "asked": len(rest),
         "without_estimate": int((~told).sum()),
@@ -89,7 +89,7 @@ def chosen(own: Examples, others: list[Examples], count: int) -> Examples:
     candidates = query_of(single).take(first)
     known = candidates.has_loops
     wanted, weight = of_networks(others)
-    device = others[0].devices[int(others[0].device[0])]
+    device = others[0].only_device
     kernels = open_predictor(device=device.key).base.kernels
     assert kernels is not None, "the included data has loops"
     taken = most_informative(candidates.take(known), wanted, weight, kernels, count)

@@ -98,7 +98,7 @@ def main() -> None:
 
     print(provenance())
     examples = at_reference_state(load_examples(db=f"sqlite:///{arguments.db.resolve()}", device=None, note=print))
-    device = examples.devices[int(examples.device[0])]
+    device = examples.only_device
     examples = with_loops(examples, device.target, print)
     file = shipped_processor(device.processor).predictor
     if file is None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def _processor(examples: Examples) -> str:
-    return examples.devices[int(examples.device[0])].processor
+    return examples.only_device.processor
 
 
 def contents(examples: Examples) -> dict[str, Any]:

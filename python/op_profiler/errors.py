@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib.util
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 EXIT_OK = 0
 EXIT_FAILURES_RECORDED = 1
@@ -50,6 +51,12 @@ class UnknownNameError(UsageError):
         super().__init__(f"{text}. {hint}" if hint else text)
 
 
+def check_known(kind: str, name: str, known: Collection[str], hint: str = "") -> None:
+    """Raise an UnknownNameError if `name` is not one of the known names."""
+    if name not in known:
+        raise UnknownNameError(kind, name, known, hint)
+
+
 class MissingPackageError(OpProfilerError):
     """Raised if an optional package is missing; the message names the package and the command that installs it.
 
@@ -78,6 +85,15 @@ def require(package: str, needed_for: str, extra: str = "models") -> None:
     """
     if importlib.util.find_spec(package) is None:
         raise MissingPackageError(package, needed_for, extra)
+
+
+@contextlib.contextmanager
+def needing(package: str, needed_for: str, extra: str = "models") -> Iterator[None]:
+    """Turn an `ImportError` of the block, which imports `package`, into a `MissingPackageError`."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingPackageError(package, needed_for, extra) from error
 
 
 class ModelError(OpProfilerError):

@@ -14,6 +14,7 @@ T = TypeVar("T")
 _TRUE = {"true", "yes", "1"}
 _FALSE = {"false", "no", "0"}
 _MOST_DIGITS = 9  # of a size: more is no tensor and no machine
+_SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def parse_bool(option: str, text: str) -> bool:
@@ -89,6 +90,15 @@ def threads_text(*counts: int) -> str:
 def several(count: int, what: str) -> str:
     """Return a count with its noun: ``1 call``, ``2 calls``."""
     return f"{count} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+def size_text(count: float) -> str:
+    """Return a number of bytes as text with a binary prefix, such as ``1.5 MiB``."""
+    power = 0
+    while abs(count) >= 1024 and power < len(_SIZES) - 1:
+        count /= 1024
+        power += 1
+    return f"{count:.4g} {_SIZES[power]}"
 
 
 def parse_duration(option: str, text: str) -> float:

@@ -127,7 +127,7 @@ def test_a_merge_that_fails_changes_nothing(
     dataset: Dataset, other: Dataset, example: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     example.fill(other)
-    with other._write() as connection:  # a row that the tables of the other side refuse
+    with other.transaction() as connection:  # a row that the tables of the other side refuse
         connection.exec_driver_sql("PRAGMA ignore_check_constraints = ON")
         connection.execute(schema.model_timings.update().values(min_us=-1.0))
     with pytest.raises(DatasetError):

@@ -69,7 +69,7 @@ def test_an_upgrade_that_fails_changes_nothing(url: str, example: Any, monkeypat
 def test_a_newer_version_is_refused_and_left_alone(url: str, example: Any) -> None:
     with Dataset.open(url) as dataset:
         example.fill(dataset)
-        with dataset._write() as connection:
+        with dataset.transaction() as connection:
             connection.execute(schema.schema_version.update().values(version=schema.VERSION + 1))
     file = Path(url.removeprefix("sqlite:///"))
     content = file.read_bytes() if url.startswith("sqlite") else b""

@@ -37,7 +37,7 @@ import numpy as np
 from scipy import stats
 
 from op_profiler.analysis.table import PLACE, SETTINGS, Factor, FactorTable
-from op_profiler.errors import MissingPackageError
+from op_profiler.errors import needing
 
 if TYPE_CHECKING:
     import pandas
@@ -263,10 +263,8 @@ def _finite(value: Any) -> float | None:
 
 
 def _information(x: np.ndarray, y: np.ndarray, *, discrete: bool) -> float:
-    try:
+    with needing("scikit-learn", "mutual information", extra="predict"):
         from sklearn.feature_selection import mutual_info_regression
-    except ImportError:
-        raise MissingPackageError("scikit-learn", "mutual information", extra="predict") from None
     if discrete:
         x = np.unique(x, return_inverse=True)[1].astype(float)
     found = mutual_info_regression(x[:, None], y, discrete_features=discrete, random_state=_SEED)

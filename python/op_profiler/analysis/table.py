@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from op_profiler.dataset import Dataset, flat_rows
 from op_profiler.dataset.draw import GroupDraw
-from op_profiler.errors import DatasetError, MissingPackageError, OpProfilerError, UnknownNameError
+from op_profiler.errors import DatasetError, OpProfilerError, UnknownNameError, check_known, needing
 from op_profiler.measure.disturbance import disturbance_of
 from op_profiler.measure.measurement import RESOURCE_FIELDS
 from op_profiler.operators.operator import axis_sizes
@@ -122,8 +122,7 @@ class FactorTable:
             UnknownNameError: a name is not one of `factors`; the message gives the most similar name.
         """
         for name in names:
-            if name not in self.factors:
-                raise UnknownNameError("factor", name, self.factors, f"There are: {', '.join(self.factors)}")
+            check_known("factor", name, self.factors, f"There are: {', '.join(self.factors)}")
         return [self.factors[name] for name in names]
 
     def of_anchor(self, anchor: str) -> FactorTable:
@@ -186,10 +185,8 @@ def factor_table(rows: Iterable[Mapping[str, Any]], *, noisy: bool = False) -> F
         DatasetError: no measurement is usable.
         MissingPackageError: pandas is not installed.
     """
-    try:
+    with needing("pandas", "the analysis", extra="predict"):
         import pandas
-    except ImportError:
-        raise MissingPackageError("pandas", "the analysis", extra="predict") from None
     columns, draw, left_out = _Columns(), GroupDraw(MOST_ROWS), Counter[str]()
     for row in rows:
         reason = _reason_against(row, noisy=noisy)

@@ -19,7 +19,7 @@ import numpy as np
 
 from op_profiler.analysis.table import FactorTable, plain_anchor
 from op_profiler.analysis.turnaround import Turnaround
-from op_profiler.errors import MissingPackageError
+from op_profiler.errors import needing
 
 if TYPE_CHECKING:
     import pandas
@@ -118,10 +118,8 @@ def _features(frame: pandas.DataFrame) -> pandas.DataFrame:
 def _held_out(features: np.ndarray, labels: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return two masks of the sweeps: where the model predicted the right class while the operator of the sweep was
     held out, and where the most frequent class was right."""
-    try:
+    with needing("scikit-learn", "predicting turnaround points", extra="predict"):
         from sklearn import dummy, model_selection
-    except ImportError:
-        raise MissingPackageError("scikit-learn", "predicting turnaround points", extra="predict") from None
     folds = list(model_selection.GroupKFold(_FOLDS, shuffle=True, random_state=0).split(features, labels, keys))
     ours = model_selection.cross_val_predict(_model(), features, labels, cv=folds)
     most_frequent = dummy.DummyClassifier(strategy="most_frequent")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -20,9 +20,6 @@ from op_profiler.frontends import FRONTENDS, source_and_name
 from op_profiler.frontends.frontend import ModelRequest, inputs_of
 from op_profiler.option_values import parse_bool, parse_input_shapes, parse_names
 from op_profiler.options import DEVICE, MEASURING, MODEL, OUTPUT, TUNING, options_of
-
-if TYPE_CHECKING:
-    from op_profiler.collection.summary import ModelReport
 
 EXAMPLES = """Examples:
 
@@ -250,9 +247,9 @@ def collect(  # noqa: PLR0913 - the options are the interface
     if summary_json is not None:
         entries = [entry for summary in summaries for entry in summary.to_json()]
         write_whole(summary_json, json_text.dumps(entries, indent=1) + "\n")
-    code = max((s.exit_code for s in summaries), default=0) if len(requests) == 1 else _exit_of_many(summaries)
+    code = max((s.exit_code for s in summaries), default=0)
     if code:
-        raise typer.Exit(code)
+        raise typer.Exit(code if len(requests) == 1 else 1)
 
 
 def _refetch(source: str, name: str) -> None:
@@ -262,7 +259,3 @@ def _refetch(source: str, name: str) -> None:
     if source != "remoteonnx" or not downloads.is_address(name):
         raise UsageError("--refetch is for a model behind an address: --modelsource remoteonnx --modelname https://...")
     downloads.download(name, again=True)
-
-
-def _exit_of_many(summaries: list[ModelReport]) -> int:
-    return 1 if any(s.exit_code for s in summaries) else 0

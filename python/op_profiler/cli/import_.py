@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from pathlib import Path
@@ -76,16 +77,13 @@ def _print(done: Imported, file: Path, format: str) -> None:
         print(f"  {line}")
 
 
-class _Counting:
+class _Counting(contextlib.AbstractContextManager["_Counting"]):
     """Displays the progress of an import that takes more than two seconds, in one line on stderr; not with `quiet`."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
         self._next = time.monotonic() + _SILENT_SECONDS
         self._width = 0
-
-    def __enter__(self) -> _Counting:
-        return self
 
     def __exit__(self, *_: object) -> None:
         if self._width:

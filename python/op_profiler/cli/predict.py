@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from op_profiler.cli import options, values
-from op_profiler.errors import UnknownNameError, UsageError
+from op_profiler.errors import UsageError, check_known
 from op_profiler.files import check_writable
 from op_profiler.frontends.frontend import inputs_of
 from op_profiler.option_values import parse_latency_us
@@ -116,8 +116,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
 
     if request.kernels == "vendor" and (save is not None or report is not None):
         raise UsageError("--save and --report are for kernels of TVM; leave out --kernels vendor")
-    if format not in texts.FORMATS:
-        raise UnknownNameError("format", format, texts.FORMATS)
+    check_known("format", format, texts.FORMATS)
     model = request.model
     if input_dims and (model.input_names or model.input_shapes):
         raise UsageError("give --input_dims, or --inputname and --inputshape, not both")

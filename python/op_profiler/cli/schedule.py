@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -90,7 +89,7 @@ def schedule(
     request.check()
     with Status(quiet=quiet) as status:
         status.step("reading trials")
-        query, named = request.known(_silent if quiet else _warn)
+        query, named = request.known(status.note)
         if evaluate:
             status.step("training on parts of the operators, ranking the others")
             score = query.score()
@@ -104,14 +103,6 @@ def schedule(
         _print_score(score, quiet=quiet)
     if subject is not None:
         _print(answers, f"for {build.conditions} on {named}{_trial_sources(query, answers)}", quiet=quiet)
-
-
-def _warn(text: str) -> None:
-    print(f"note: {text}", file=sys.stderr)
-
-
-def _silent(text: str) -> None:
-    """Ignore a warning; used in place of `_warn`."""
 
 
 def _trial_sources(query: ScheduleQuery, answers: list[Answer]) -> str:

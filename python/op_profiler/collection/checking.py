@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from op_profiler.building.request import BuildRequest
 from op_profiler.collection.check_request import CheckRequest
 from op_profiler.collection.request import CollectRequest, Measuring
 from op_profiler.collection.supervisor import Collection
@@ -125,18 +124,10 @@ def _measured(
     if math.isfinite(total_us):
         affordable = int(request.seconds * 1e6 / (_WALKS_OF_A_ROUND * total_us))
         rounds = min(max(affordable, _FEWEST_ROUNDS), _MOST_ROUNDS)
-    build = BuildRequest(
-        model=asked.model,
-        target=target,
-        compiler=asked.compiler,
-        precision=asked.precision,
-        schedules=asked.schedules,
-        threads=(threads,),
-        check_outputs=asked.check_outputs,
-    )
     with tempfile.TemporaryDirectory(prefix="op_profiler-") as folder:
         db = f"sqlite:///{Path(folder, 'check.db')}"
-        collect = CollectRequest(build=build, measuring=Measuring(rounds=rounds, energy="none"), db=db)
+        measuring = Measuring(rounds=rounds, energy="none")
+        collect = CollectRequest(build=asked.build(target, threads), measuring=measuring, db=db)
         collect.check()
         with Collection(db) as collection:
             (report,) = collection.run(FRONTENDS.get(asked.model.source), [collect], progress)

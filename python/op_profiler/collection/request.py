@@ -254,17 +254,13 @@ class CollectRequest:
         compiler.check_search(self.build, tuned=studies.tune is not None, vendor=studies.vendor)
         if studies.tune is not None:
             studies.tune.check()
-            if studies.tune.space not in (None, *compiler.spaces):
-                names = " or ".join(compiler.spaces)
-                raise UsageError(
-                    f"--space {studies.tune.space} is not there for --compiler {compiler.name}; give {names}"
-                )
-            known = tuners_of(compiler.name)
-            if studies.tune.tuner not in (None, *known):
-                names = ", ".join(known)
-                raise UsageError(
-                    f"--tuner {studies.tune.tuner} is not there for --compiler {compiler.name}; give {names}"
-                )
+            for option, given, known, between in (
+                ("--space", studies.tune.space, compiler.spaces, " or "),
+                ("--tuner", studies.tune.tuner, tuners_of(compiler.name), ", "),
+            ):
+                if given not in (None, *known):
+                    names = between.join(known)
+                    raise UsageError(f"{option} {given} is not there for --compiler {compiler.name}; give {names}")
         if self.build.pipeline != DEFAULT_PIPELINE and (studies.tune or studies.compare):
             raise UsageError(
                 f"--pipeline {self.build.pipeline} schedules by itself; leave out --iftune and --ifcompare"

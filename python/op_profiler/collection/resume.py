@@ -49,7 +49,8 @@ class StoredResults:
     model_key: str
     run_id: str | None
 
-    def _stored(self, threads: int) -> dict[str, StoredMeasurement]:
+    def rows(self, threads: int) -> dict[str, StoredMeasurement]:
+        """Return the measurements of the operators at a thread count, complete or not, by workload key."""
         resources, cache = self.request.requested_resources(threads), self.request.build.cache
         return self.dataset.measurements_of(self.model_key, threads=threads, cache=cache, resources=resources)
 
@@ -81,7 +82,7 @@ class StoredResults:
             return False
         whole = timing.timing.whole_model
         converged = whole.settled is not None  # else each operator was measured by itself
-        if any(self._repeated(row, converged=converged) for row in self._stored(threads).values()):
+        if any(self._repeated(row, converged=converged) for row in self.rows(threads).values()):
             return False
         repeated = self._is_of_other_run(timing) and to_repeat(whole, self.request.measuring.remeasure)
         if repeated or self._disturbed_pair(timing):
@@ -117,20 +118,20 @@ class StoredResults:
             timing = self.timing(threads)
             assert timing is not None
             yield timing, counted[threads, None]
-            for key, row in self._stored(threads).items():
+            for key, row in self.rows(threads).items():
                 if row.complete and row.measurement.error is None and (threads, key) in counted:
                     yield row, counted[threads, key]
 
     def complete(self, threads: int) -> dict[str, Measurement]:
         """Return the complete measurements and failures of operators at a thread count, by workload key."""
-        return {key: row.measurement for key, row in self._stored(threads).items() if row.complete}
+        return {key: row.measurement for key, row in self.rows(threads).items() if row.complete}
 
     def kept(self, threads: int) -> set[str]:
         """Return the workload keys of the operators that are not measured again at a thread count."""
         timing = self.timing(threads)
         if timing is not None and self._disturbed_pair(timing):
             return set()
-        return {key for key, row in self._stored(threads).items() if row.complete and not self._repeated(row)}
+        return {key for key, row in self.rows(threads).items() if row.complete and not self._repeated(row)}
 
     def known(self) -> dict[int, dict[str, Measurement]]:
         """Return the reusable times of operators with hot or cold caches, by thread count and workload key.
@@ -157,7 +158,7 @@ class StoredResults:
             timing = self.timing(threads)
             if timing is None or timing.complete:
                 return {n: Samples() for n in self.request.build.threads}
-            stored = {key: row.measurement for key, row in self._stored(threads).items() if not row.complete}
+            stored = {key: row.measurement for key, row in self.rows(threads).items() if not row.complete}
             samples[threads] = restored(session, stored, timing.timing)
         if len({s.rounds for s in samples.values()}) != 1:
             return {n: Samples(failed=s.failed, discarded=s.discarded + s.rounds) for n, s in samples.items()}

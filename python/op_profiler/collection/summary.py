@@ -19,6 +19,7 @@ from op_profiler.operators.layers import CallLayers, shortened
 from op_profiler.operators.operator import Operator
 
 _UNKNOWN = Agreement(outputs_reference="")
+_OF_ROUNDS = ("foreign_load", "quiet_share", "discarded_rounds", "discarded_share")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,12 +203,13 @@ def _times(threads: int, report: ThreadReport | None) -> dict[str, Any]:
     timing = report.timing if report else None
     whole = timing.whole_model if timing else None
     settings = report.settings if report else None
+    details = timing.details if timing else {}
     return {
         "threads": threads,
         "threads_effective": settings.threads_effective if settings else None,
         "core_set_effective": list(settings.core_set_effective) if settings else None,
-        "physical_cores": timing.details.get("physical_cores") if timing else None,
-        "core_kinds": timing.details.get("core_kinds") if timing else None,
+        "physical_cores": details.get("physical_cores"),
+        "core_kinds": details.get("core_kinds"),
         **{effective(name): getattr(settings, effective(name)) if settings else None for name in RESOURCE_FIELDS},
         "whole_model_us": whole.median_us if whole else None,
         "whole_model_ci_us": [whole.ci_low_us, whole.ci_high_us] if whole else None,
@@ -223,22 +225,15 @@ def _times(threads: int, report: ThreadReport | None) -> dict[str, Any]:
         "ratio": timing.ratio if timing else None,
         "not_a_pair": timing.not_a_pair if timing else None,
         "energy_mj": whole.energy_mj if whole else None,
-        "accuracy": timing.details.get("accuracy") if timing else None,
+        "accuracy": details.get("accuracy"),
         "not_in_sum": list(timing.unmeasured) if timing else None,
-        "measured": report.measured if report else 0,
-        "reused": report.reused if report else 0,
-        "failed": report.failed if report else 0,
-        "foreign_load": whole.foreign_load if whole else None,
-        "quiet_share": whole.quiet_share if whole else None,
-        "discarded_rounds": whole.discarded_rounds if whole else None,
-        "discarded_share": whole.discarded_share if whole else None,
+        **{name: getattr(report, name, 0) for name in ("measured", "reused", "failed")},
+        **{name: getattr(whole, name, None) for name in _OF_ROUNDS},
         "disturbed_by": timing.disturbed_by if timing else None,
         "disturbed": report.disturbed if report else {},
         "held_back_by": list(timing.held_back_by) if timing else None,
         "settled": whole.settled if whole else None,
-        "rounds": timing.details.get("rounds") if timing else None,
-        "running_seconds": timing.details.get("running_seconds") if timing else None,
-        "build_seconds": timing.details.get("build_seconds") if timing else None,
+        **{name: details.get(name) for name in ("rounds", "running_seconds", "build_seconds")},
     }
 
 

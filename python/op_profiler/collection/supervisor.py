@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import secrets
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from op_profiler.collection import lookup
 from op_profiler.collection.denormals import notes_on
 from op_profiler.collection.progress import Progress, shown
 from op_profiler.collection.request import CollectRequest, Studies
+from op_profiler.collection.resume import StoredResults
 from op_profiler.collection.studies.report import StudyReport
 from op_profiler.collection.summary import ModelReport, ThreadReport
 from op_profiler.collection.worker_process import WorkerOutcome, run_worker
@@ -47,7 +48,7 @@ _TIMES_AS_LONG = {"tune": 6.0}
 """Estimated duration of studies, relative to measuring the model (default 1), for the progress bar."""
 
 
-class Collection:
+class Collection(contextlib.AbstractContextManager["Collection"]):
     """Collection of the models of one command into one dataset.
 
     Args:
@@ -64,10 +65,7 @@ class Collection:
         self.deviation: float | None = None
         self._looked_at_load = False
 
-    def __enter__(self) -> Collection:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._dataset is not None:
             self._dataset.close()
 
@@ -214,10 +212,9 @@ class Collection:
         key = outcome.model_key
         operators = tuple((o, len(positions)) for o, positions in self.dataset.model_operators(key))
         threads: dict[int, ThreadReport] = {}
+        there = StoredResults(self.dataset, request, key, run_id)
         for count in () if request.dry_run else request.build.threads:
-            resources = request.requested_resources(count)
-            stored = self.dataset.measurements_of(key, threads=count, cache=request.build.cache, resources=resources)
-            timing = self.dataset.find_model_timing(key, threads=count, cache=request.build.cache, resources=resources)
+            stored, timing = there.rows(count), there.timing(count)
             if not stored and timing is None:
                 continue
             complete = [row for row in stored.values() if row.complete]
@@ -274,24 +271,15 @@ def describe_machine(request: CollectRequest, progress: Progress) -> Device:
     """Return the device that a request is measured on; if there are several boards, a free one.
 
     Raises:
-        OpProfilerError: the machine does not exist or does not answer.
+        OpProfilerError: the machine does not exist or does not answer, or the worker crashed.
     """
-    (fields,) = _result_of(WorkerTask(request, work="describe"), progress)
-    return Device(**fields)
-
-
-def _result_of(task: WorkerTask, progress: Progress) -> list[dict[str, Any]]:
-    """Run a worker whose task returns a result, and return the result.
-
-    Raises:
-        OpProfilerError: the worker crashed or reported an error.
-    """
-    outcome = run_worker(task, progress, 0, _WHOLE)
+    outcome = run_worker(WorkerTask(request, work="describe"), progress, 0, _WHOLE)
     if outcome.crash is not None:
         raise OpProfilerError(f"the process died ({outcome.crash}) while {outcome.stage}")
     if outcome.result is None:
         raise OpProfilerError(outcome.error or "the process reported no result")
-    return outcome.result
+    (fields,) = outcome.result
+    return Device(**fields)
 
 
 def _spans(works: Sequence[Work]) -> list[tuple[float, float]]:

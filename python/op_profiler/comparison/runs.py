@@ -255,7 +255,8 @@ def load(known: KnownRun) -> TimedRun:
 def _loaded(dataset: Dataset, known: KnownRun) -> TimedRun:
     model = dataset.find_model(known.model.key)
     timings: dict[int, StoredTiming] = {}
-    for threads in _thread_counts(dataset, known.model.key):
+    for row in dataset.rows(queries.thread_counts(known.model.key, "model")):
+        threads = row["threads"]
         timing = dataset.find_model_timing(known.model.key, threads=threads, cache="model")
         if timing is not None and timing.complete:
             timings[threads] = timing
@@ -285,14 +286,3 @@ def _loaded(dataset: Dataset, known: KnownRun) -> TimedRun:
         timings=timings,
         measurements={n: {k: row for k, row in rows.items() if row.complete} for n, rows in measured.items()},
     )
-
-
-def _thread_counts(dataset: Dataset, model_key: str) -> list[int]:
-    timing, settings = schema.model_timings, schema.settings
-    query = (
-        select(settings.c.threads)
-        .join(timing, timing.c.settings_key == settings.c.key)
-        .where(timing.c.model_key == model_key, settings.c.cache == "model", timing.c.complete)
-        .distinct()
-    )
-    return sorted(row["threads"] for row in dataset.rows(query))

@@ -171,8 +171,6 @@ def _estimate(before: Measurement, after: Measurement, shift: float | None, degr
 
     Nothing is known about the spread of medians between runs.
     """
-    if before.error is not None or after.error is not None:
-        return None
     times = before.steady_us, after.steady_us
     spreads = _spread(before), _spread(after)
     if times[0] and times[1] and spreads[0] is not None and spreads[1] is not None:

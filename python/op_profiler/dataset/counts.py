@@ -21,7 +21,7 @@ def add_counts(dataset: Dataset, counted: Iterable[tuple[StoredMeasurement | Sto
     Raises:
         DatasetError: the database fails.
     """
-    with dataset.transaction(), dataset.read() as connection:
+    with dataset.transaction() as connection:
         for stored, fields in counted:
             settings, device_key, model_key = stored.settings, stored.device_key, stored.model_key
             if isinstance(stored, StoredTiming):

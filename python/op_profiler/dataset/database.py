@@ -35,10 +35,23 @@ class OpenDatabase:
             close_engine(self._engine)
 
     @contextlib.contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Store all writes of the block together at its end; if the block raises or the process dies, store none."""
-        with self._write():
-            yield
+    def transaction(self) -> Iterator[Connection]:
+        """Store all writes of the block together at its end; if the block raises or the process dies, store none.
+
+        Inside an open transaction, the block becomes a part of that one.
+
+        Returns:
+            A context manager that yields the connection of the transaction.
+        """
+        if self._writing is not None:
+            yield self._writing
+            return
+        with translated(self._url), write_transaction(self._engine) as connection:
+            self._writing = connection
+            try:
+                yield connection
+            finally:
+                self._writing = None
 
     def repeated(self, write: Callable[[], T]) -> T:
         """Call `write` inside a transaction and return its result; retry if the server closes the connection.
@@ -59,18 +72,6 @@ class OpenDatabase:
                 if not left or self._writing is not None or not was_cut_off(error):
                     raise
         raise AssertionError
-
-    @contextlib.contextmanager
-    def _write(self) -> Iterator[Connection]:
-        if self._writing is not None:
-            yield self._writing
-            return
-        with translated(self._url), write_transaction(self._engine) as connection:
-            self._writing = connection
-            try:
-                yield connection
-            finally:
-                self._writing = None
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Connection]:

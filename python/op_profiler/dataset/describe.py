@@ -11,6 +11,7 @@ from sqlalchemy import Select, and_, func, select
 from op_profiler.dataset import schema
 from op_profiler.dataset.store import Dataset
 from op_profiler.measure.measurement import RESOURCE_FIELDS, effective
+from op_profiler.option_values import size_text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +64,7 @@ def hardware_table(dataset: Dataset, *, model_key: str | None = None) -> Table:
     rows = [
         ("processor", _each(devices, "processor"), f"{_each(devices, 'cores')} cores, {_clock(devices)}"),
         ("caches L1, L2, L3", "; ".join(dict.fromkeys(map(_caches, devices))), ""),
-        ("memory", ", ".join(dict.fromkeys(_bytes(d["memory_bytes"]) for d in devices)), _moved(limits)),
+        ("memory", ", ".join(dict.fromkeys(_known_size(d["memory_bytes"]) for d in devices)), _moved(limits)),
         ("threads", _each(settings, "threads"), f"{_each(settings, 'threads_effective')} running"),
         ("core set", _each(settings, "core_set"), _each(settings, "core_set_effective")),
         *_resources(settings),
@@ -167,23 +168,16 @@ def _clock(devices: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _caches(device: Mapping[str, Any]) -> str:
-    return ", ".join(_bytes(device[f"l{level}_bytes"]) for level in (1, 2, 3))
+    return ", ".join(_known_size(device[f"l{level}_bytes"]) for level in (1, 2, 3))
 
 
-def _bytes(count: int | None) -> str:
-    """Return a size with a binary prefix; "unknown" for None."""
-    if count is None:
-        return "unknown"
-    size, prefixes = float(count), ["", "Ki", "Mi", "Gi", "Ti"]
-    while size >= 1024 and len(prefixes) > 1:
-        size /= 1024
-        prefixes.pop(0)
-    return f"{size:.4g} {prefixes[0]}B"
+def _known_size(count: int | None) -> str:
+    return "unknown" if count is None else size_text(count)
 
 
 def _moved(limits: Mapping[str, Any]) -> str:
     most = limits["most_moved_bytes"]
-    return "" if most is None else f"up to {_bytes(most)} read and written by one operator"
+    return "" if most is None else f"up to {size_text(most)} read and written by one operator"
 
 
 def _range(least: float | None, most: float | None, form: str, unit: str = "") -> str:

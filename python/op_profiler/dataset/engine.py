@@ -22,7 +22,7 @@ from sqlalchemy import URL, Connection, Engine, event, exc
 from op_profiler.dataset import migrations, schema
 from op_profiler.dataset.address import parse_url, shown
 from op_profiler.dataset.database_errors import DAMAGED, is_locked, translated
-from op_profiler.errors import DatasetError, MissingPackageError
+from op_profiler.errors import DatasetError, needing
 
 SERVER_SECONDS = 60
 """Time limit for waiting for a server that restarts, seconds."""
@@ -149,12 +149,10 @@ def _new_engine(url: URL, *, read_only: bool) -> Engine:
     options = " ".join([f"-c lock_timeout={LOCK_SECONDS}s", *(f"-c tcp_keepalives_{name}={n}" for name, n in alive)])
     if read_only:
         options += f" -c default_transaction_read_only=on -c default_transaction_isolation={_ONE_STATE}"
-    try:
+    with needing("psycopg[binary]", "a dataset in PostgreSQL", extra="postgres"):
         arguments = {"options": options, "connect_timeout": 10, **{f"keepalives_{name}": n for name, n in alive}}
         # A connection that the pool kept may be of a server that was started again since.
         engine = sqlalchemy.create_engine(url, connect_args=arguments, pool_pre_ping=True, execution_options=kept)
-    except ImportError:
-        raise MissingPackageError("psycopg[binary]", "a dataset in PostgreSQL", extra="postgres") from None
     event.listen(engine, "begin", _begin_postgresql)
     return engine
 

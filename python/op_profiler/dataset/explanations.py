@@ -26,7 +26,7 @@ def record_explanations(dataset: Dataset, model_key: str, found: Mapping[str, Ma
     rows = [
         {"model_key": model_key, "operator_key": key, "found": one, "explained_at": now} for key, one in found.items()
     ]
-    with dataset.transaction(), dataset.read() as connection:
+    with dataset.transaction() as connection:
         upsert(connection, schema.explanations, rows, replace=("found", "explained_at"))
 
 

@@ -51,7 +51,7 @@ from op_profiler.dataset.schema import (
     schedules,
     settings,
 )
-from op_profiler.errors import UnknownNameError, UsageError
+from op_profiler.errors import UnknownNameError, UsageError, check_known
 from op_profiler.frontends.sample import AROUND_SAMPLED
 
 _PIECE = 5000  # rows
@@ -205,8 +205,7 @@ def flat_table(name: str) -> FlatTable:
     Raises:
         UnknownNameError: there is no table with this name.
     """
-    if name not in TABLES:
-        raise UnknownNameError("table", name, TABLES)
+    check_known("table", name, TABLES)
     return TABLES[name]
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from op_profiler.dataset.database import OpenDatabase
 from op_profiler.dataset.flat import flat_rows, flat_table
-from op_profiler.errors import MissingPackageError
+from op_profiler.errors import needing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,10 +19,8 @@ def flat_frame(dataset: OpenDatabase, where: str | None, table: str) -> pd.DataF
         MissingPackageError: pandas is not installed.
         UsageError: the condition is invalid, or the table does not exist.
     """
-    try:
+    with needing("pandas", "to_pandas()", extra="predict"):
         import pandas as pd
-    except ImportError:
-        raise MissingPackageError("pandas", "to_pandas()", extra="predict") from None
 
     flat = flat_table(table)
     return pd.DataFrame(flat_rows(dataset, where=where, table=flat), columns=[column.name for column in flat.columns])

@@ -222,7 +222,7 @@ def remove_models(dataset: Dataset, keys: Collection[str]) -> dict[str, int]:
     member = schema.corun_members
     groups = select(member.c.corun_key).where(member.c.model_key.in_(keys))
     without_members = select(schema.coruns.c.key).where(schema.coruns.c.key.not_in(select(member.c.corun_key)))
-    with dataset.transaction(), dataset.read() as connection:
+    with dataset.transaction() as connection:
         removed = {
             table.name: connection.execute(delete(table).where(column.in_(values))).rowcount
             for table, column, values in (

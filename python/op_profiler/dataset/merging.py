@@ -60,7 +60,7 @@ def merge(sources: Sequence[Dataset], into: Dataset) -> dict[str, int]:
     """
     tables = (*_SHARED, *_TIMED, schema.failures)
     written = collections.Counter({table.name: 0 for table in tables})
-    with into.transaction(), into.read() as target:
+    with into.transaction() as target:
         if target.dialect.name == "sqlite":  # keys come in no order, so pages of the indices are asked for again
             target.exec_driver_sql(f"PRAGMA cache_size = -{_CACHE_KIB}")
         for source in sources:

@@ -53,7 +53,7 @@ def quarantine(dataset: Dataset, key: str, error: str, settings: Settings, devic
         "error_cause": "operator",  # trying again does not help
         "failed_at": utc_now(),
     }
-    with dataset.transaction(), dataset.read() as connection:
+    with dataset.transaction() as connection:
         upsert(connection, schema.devices, convert.distinct([device]))
         upsert(connection, schema.settings, convert.distinct([settings]))
         upsert(connection, _TABLE, [row], replace=("failed_at", "settings_key", "device_key"))
@@ -61,5 +61,5 @@ def quarantine(dataset: Dataset, key: str, error: str, settings: Settings, devic
 
 def release(dataset: Dataset, key: str) -> None:
     """Release a model from quarantine."""
-    with dataset.transaction(), dataset.read() as connection:
+    with dataset.transaction() as connection:
         connection.execute(delete(_TABLE).where(_TABLE.c.measured_key == key))

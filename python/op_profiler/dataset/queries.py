@@ -98,6 +98,13 @@ def model_timing(model_key: str, threads: int, cache: Cache, resources: Mapping[
     )
 
 
+def thread_counts(model_key: str, cache: Cache) -> Select[Any]:
+    """Select ``threads``, the thread counts at which a model was timed in a cache state, rising."""
+    wanted, timing = schema.settings.c, schema.model_timings.c
+    query = select(wanted.threads).join(schema.model_timings, timing.settings_key == wanted.key).distinct()
+    return query.where(timing.model_key == model_key, wanted.cache == cache).order_by(wanted.threads)
+
+
 def runs() -> Select[Any]:
     """Select the complete timings of all models in sequential runs with cache state ``model``.
 

@@ -37,7 +37,7 @@ def allow(db: str, role: str, *, writes: bool) -> str:
     if url.get_backend_name() != "postgresql":
         raise UsageError(f"{db} is a file, whose rights are the folder's; roles are for postgresql://USER@HOST/NAME")
     password: str | None = None
-    with Dataset.open(db, create=False) as dataset, dataset.transaction(), dataset.read() as connection:
+    with Dataset.open(db, create=False) as dataset, dataset.transaction() as connection:
         name = connection.dialect.identifier_preparer.quote_identifier(role)
         if not connection.execute(text("SELECT 1 FROM pg_roles WHERE rolname = :role"), {"role": role}).first():
             password = secrets.token_urlsafe(24)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete, select, update
@@ -65,7 +64,7 @@ class Dataset(OpenDatabase):
     def __enter__(self) -> Dataset:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # Writing
@@ -73,7 +72,7 @@ class Dataset(OpenDatabase):
     def add_device(self, device: Device) -> None:
         """Store a device; for a stored device, update the fields that may change (clock, memory, properties)."""
         changing = ("clock_mhz", "memory_bytes", "properties")
-        with self._write() as connection:
+        with self.transaction() as connection:
             upsert(connection, schema.devices, convert.distinct([device]), replace=changing)
 
     def add_model(
@@ -126,7 +125,7 @@ class Dataset(OpenDatabase):
         }
         kept = {"key", "extracted", "added_at"}.union(name for name in ("recipe", "reads") if row[name] is None)
         renewed = [column for column in row if column not in kept]
-        with self._write() as connection:
+        with self.transaction() as connection:
             upsert(connection, schema.models, [row], replace=renewed)
 
     def add_operators(
@@ -163,7 +162,7 @@ class Dataset(OpenDatabase):
             for operator, positions in operators
         ]
         table = schema.model_operators
-        with self._write() as connection:
+        with self.transaction() as connection:
             distinct = convert.distinct(operator for operator, _ in operators)
             upsert(connection, schema.operators, distinct, replace=("flops", "bytes_read", "bytes_written"))
             upsert(connection, schema.schedules, convert.distinct((schedules or {}).values()))
@@ -174,7 +173,7 @@ class Dataset(OpenDatabase):
 
     def add_anchor(self, operator: Operator) -> None:
         """Store an operator without linking it to a model."""
-        with self._write() as connection:
+        with self.transaction() as connection:
             upsert(connection, schema.operators, convert.distinct([operator]))
 
     def record(self, row: Row) -> None:
@@ -198,7 +197,7 @@ class Dataset(OpenDatabase):
         now, newest = utc_now(), all(row.measured_at is None for row in rows)
         columns = [convert.row_columns(row) | {"measured_at": row.measured_at or now} for row in rows]
         failures = [c | {"machine_state": row.machine_state} for c, row in zip(columns, rows)]
-        with self._write() as connection:
+        with self.transaction() as connection:
             upsert(connection, schema.devices, convert.distinct(row.device for row in rows))
             upsert(connection, schema.schedules, convert.distinct(row.schedule for row in rows))
             upsert(connection, schema.settings, convert.distinct(row.settings for row in rows))
@@ -243,7 +242,7 @@ class Dataset(OpenDatabase):
             "project_revision": project_revision,
             "user_revision": user_revision,
         }
-        with self._write() as connection:
+        with self.transaction() as connection:
             upsert(connection, schema.devices, convert.distinct([device]))
             upsert(connection, schema.settings, convert.distinct([settings]))
             newest = measured_at is None
@@ -276,7 +275,7 @@ class Dataset(OpenDatabase):
             foreign_load=foreign_load,
             measured_at=utc_now(),
         )
-        with self._write() as connection:
+        with self.transaction() as connection:
             upsert(connection, schema.devices, convert.distinct([device]))
             coruns.store(connection, corun)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from op_profiler.errors import MissingPackageError, UsageError
+from op_profiler.errors import UsageError, needing
 from op_profiler.files import write_whole
 from op_profiler.fleet.settings import AUTHORITY, KEY, NODE
 
@@ -24,10 +24,8 @@ def make(folder: Path, hosts: Sequence[str]) -> None:
         UsageError: the folder already has certificates, or a host is not the name of a machine.
         MissingPackageError: trustme is not installed.
     """
-    try:
+    with needing("trustme", "making certificates", extra="fleet"):
         import trustme
-    except ImportError:
-        raise MissingPackageError("trustme", "making certificates", extra="fleet") from None
     if any((folder / name).exists() for name in (AUTHORITY, NODE, KEY)):
         raise UsageError(f"{folder} has certificates already; new ones would lock out the machines that have the old")
     authority = trustme.CA(organization_name="op_profiler cluster")

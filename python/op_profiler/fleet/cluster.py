@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.errors import MeasureError, OpProfilerError, UsageError
@@ -33,9 +32,11 @@ Workers = dict[str, tuple[FleetMachine, dict[str, Any]]]
 _CONNECT_SECONDS = 10
 _WAIT_SECONDS = settings.WAIT_SECONDS
 _AGAIN_SECONDS = 2.0
+_OF_WORKERS = ("nthreads", "dashboard")
+"""Options of a worker that a cluster on this machine does not take."""
 
 
-class Cluster:
+class Cluster(contextlib.AbstractContextManager["Cluster"]):
     """A connection to a cluster of machines that measure, as a context manager.
 
     For ``local:N``, ``slurm:FILE`` and ``kubernetes:FILE`` it also starts the cluster, and ends it with the connection.
@@ -74,10 +75,7 @@ class Cluster:
                 self._own.close()
             raise
 
-    def __enter__(self) -> Cluster:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         with _errors_as_notes("the connection to the scheduler did not end well"):
             self.client.close()
         if self._own is not None:
@@ -183,14 +181,10 @@ def _own_cluster(name: str) -> DaskCluster | KubernetesCluster:
             security=Security.temporary(),  # other users of this machine reach its ports, too
             dashboard_address=None,
             worker_dashboard_address="127.0.0.1:0",
-            **_local(worker_options(this_machine())),
+            **{name: value for name, value in worker_options(this_machine()).items() if name not in _OF_WORKERS},
         )
     if kind == "slurm" and rest:
         return slurm_cluster(Path(rest))
     if kind == "kubernetes" and rest:
         return kubernetes_cluster(Path(rest))
     raise UsageError(f"--cluster {name} is no cluster; give {_FORMS}")
-
-
-def _local(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if name not in ("nthreads", "dashboard")}

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from op_profiler.errors import MeasureError, MissingPackageError, UsageError
+from op_profiler.errors import MeasureError, UsageError, needing
 from op_profiler.fleet import settings
 from op_profiler.fleet.cluster_files import read, take_count
 
@@ -143,10 +143,8 @@ def cluster_spec(
     Raises:
         MissingPackageError: dask-kubernetes is not installed.
     """
-    try:
+    with needing("dask-kubernetes", "--cluster kubernetes:FILE", extra="kubernetes"):
         from dask_kubernetes.operator import make_cluster_spec
-    except ImportError:
-        raise MissingPackageError("dask-kubernetes", "--cluster kubernetes:FILE", extra="kubernetes") from None
     spec: dict[str, Any] = make_cluster_spec(name, image=image, n_workers=workers, idle_timeout=_IDLE_SECONDS)
     usual = {settings.TLS: _TLS_FOLDER} | (env or {})
     _complete(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from op_profiler.errors import MissingPackageError, UsageError
+from op_profiler.errors import UsageError, needing
 
 if TYPE_CHECKING:
     from distributed.security import Security
@@ -51,14 +51,12 @@ def configure() -> None:
     Raises:
         MissingPackageError: Dask is not installed.
     """
-    try:
+    with needing("distributed", "a cluster", extra="fleet"):
         import dask
 
         # Dask reads it when it is imported. What goes wrong in its own threads comes to us as an error all the same.
         dask.config.set({"logging": {"distributed": "error", "distributed.client": "critical"}})
         import distributed  # noqa: F401 - reads its own configuration, which would otherwise come on top
-    except ImportError:
-        raise MissingPackageError("distributed", "a cluster", extra="fleet") from None
     dask.config.set(_DASK)
 
 

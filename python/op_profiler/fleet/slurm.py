@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from op_profiler.errors import MissingPackageError, OpProfilerError, UsageError
+from op_profiler.errors import OpProfilerError, UsageError, needing
 from op_profiler.fleet import settings
 from op_profiler.fleet.cluster_files import read, take_count
 from op_profiler.fleet.nodes import run_worker
@@ -59,9 +59,8 @@ def _jobs_of_dask() -> Callable[..., DaskCluster]:
     """Return dask-jobqueue's class for SLURM, and restore the handler of Ctrl-C, which its import replaces."""
     interrupt = signal.getsignal(signal.SIGINT)
     try:
-        from dask_jobqueue.slurm import SLURMCluster
-    except ImportError:
-        raise MissingPackageError("dask-jobqueue", "--cluster slurm:FILE", extra="fleet") from None
+        with needing("dask-jobqueue", "--cluster slurm:FILE", extra="fleet"):
+            from dask_jobqueue.slurm import SLURMCluster
     finally:
         signal.signal(signal.SIGINT, interrupt)
     return SLURMCluster

@@ -124,7 +124,7 @@ def of_dataset(
     examples = examples_for(db=db, device=device, compiler=compiler, note=note)
     fits = {name: of_operators.fits_of(examples, name, seed) for name in splits}
     left = ", ".join(f"{count} {reason}" for reason, count in examples.left_out.items()) or "none"
-    processor = examples.devices[int(examples.device[0])].processor
+    processor = examples.only_device.processor
     about = f"{len(examples)} measurements of {len(examples.operators)} operators on {processor}; not used: {left}"
     return Evaluation(
         about=about,

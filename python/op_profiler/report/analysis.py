@@ -17,7 +17,7 @@ import numpy as np
 from op_profiler.analysis.correlations import Correlation, comparable
 from op_profiler.analysis.table import Factor, FactorTable
 from op_profiler.analysis.turnaround import Turnaround
-from op_profiler.errors import DatasetError, MissingPackageError
+from op_profiler.errors import DatasetError, needing
 from op_profiler.files import atomic_file
 
 if TYPE_CHECKING:
@@ -63,10 +63,8 @@ def write_plots(
 
 
 def _figure(width: float, height: float) -> Any:
-    try:
+    with needing("matplotlib", "--plots", extra="predict"):
         from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingPackageError("matplotlib", "--plots", extra="predict") from None
     return Figure(figsize=(width, height), layout="constrained")
 
 

@@ -14,6 +14,7 @@ from op_profiler.parallel.corun.child import CorunAnswer
 from op_profiler.parallel.corun.comparison import CorunResult
 from op_profiler.parallel.corun.request import CorunRequest
 from op_profiler.parallel.corun.timing import NO_INTERVAL
+from op_profiler.parallel.planning.plan import placed
 from op_profiler.report.page.amounts import half_width, us_text
 from op_profiler.report.page.coruns import corun_part
 from op_profiler.report.page.report import report_of, write_report
@@ -88,26 +89,15 @@ def _show_plan(console: Console, result: CorunResult) -> None:
     """Print the stages of the plan with the time of each operator."""
     plan, graph = result.plan, result.models.graph
     rows = []
-    for number, stage in enumerate(plan.stages):
-        for group in stage.groups:
-            for step in group.steps:
-                start, end = result.run.timeline_us[step.node]
-                operator = graph.nodes[step.node].operator
-                output = "x".join(map(str, operator.outputs[0].shape)) if operator.outputs else ""
-                owner = f"{graph.models[graph.nodes[step.node].model]}: " if len(graph.models) > 1 else ""
-                cores = ",".join(map(str, group.cores[: step.threads]))
-                own = f" ({step.schedule.template})" if step.schedule is not None else ""
-                times = f"{start:.1f}", f"{end - start:.1f}"
-                rows.append(
-                    [
-                        str(number),
-                        cores,
-                        str(step.threads),
-                        *times,
-                        f"{owner}{title_of(operator.op_names)}{own}",
-                        output,
-                    ]
-                )
+    for number, step, cores in placed(plan.stages):
+        start, end = result.run.timeline_us[step.node]
+        operator = graph.nodes[step.node].operator
+        output = "x".join(map(str, operator.outputs[0].shape)) if operator.outputs else ""
+        owner = f"{graph.models[graph.nodes[step.node].model]}: " if len(graph.models) > 1 else ""
+        own = f" ({step.schedule.template})" if step.schedule is not None else ""
+        times = f"{start:.1f}", f"{end - start:.1f}"
+        name = f"{owner}{title_of(operator.op_names)}{own}"
+        rows.append([str(number), ",".join(map(str, cores)), str(step.threads), *times, name, output])
     headings = [
         *numbers("stage", f"{result.models.lanes.lane}s", "threads", "start, us", "us"),
         *texts("operator"),
@@ -260,30 +250,28 @@ def chrome_trace(graph: KernelGraph, plan: Plan, timeline_us: np.ndarray, *, lan
         {"name": "thread_name", "ph": "M", "pid": 0, "tid": core, "args": {"name": f"{lane} {core}"}}
         for core in plan.cores
     ]
-    for number, stage in enumerate(plan.stages):
-        for group in stage.groups:
-            for step in group.steps:
-                node = graph.nodes[step.node]
-                start, end = timeline_us[step.node]
-                arguments = {
-                    "op": node.index,
-                    "model": graph.models[node.model],
-                    "anchor": node.operator.anchor,
-                    "operator_key": node.operator.key,
-                    "threads": step.threads,
-                    "stage": number,
-                }
-                events += [
-                    {
-                        "name": node.name.removeprefix("tvmgen_default_"),
-                        "cat": graph.models[node.model],
-                        "ph": "X",
-                        "pid": 0,
-                        "tid": core,
-                        "ts": round(float(start), 3),
-                        "dur": round(float(end - start), 3),
-                        "args": arguments,
-                    }
-                    for core in group.cores[: step.threads]
-                ]
+    for number, step, cores in placed(plan.stages):
+        node = graph.nodes[step.node]
+        start, end = timeline_us[step.node]
+        arguments = {
+            "op": node.index,
+            "model": graph.models[node.model],
+            "anchor": node.operator.anchor,
+            "operator_key": node.operator.key,
+            "threads": step.threads,
+            "stage": number,
+        }
+        events += [
+            {
+                "name": node.name.removeprefix("tvmgen_default_"),
+                "cat": graph.models[node.model],
+                "ph": "X",
+                "pid": 0,
+                "tid": core,
+                "ts": round(float(start), 3),
+                "dur": round(float(end - start), 3),
+                "args": arguments,
+            }
+            for core in cores
+        ]
     return {"traceEvents": events, "displayTimeUnit": "ns"}

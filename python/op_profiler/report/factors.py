@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from op_profiler import json_text
-from op_profiler.errors import UnknownNameError
+from op_profiler.errors import check_known
 from op_profiler.option_values import several, threads_text
 from op_profiler.report.tables import numbers, print_line, screen, show_table, texts
 
@@ -30,8 +30,7 @@ _MOST_VALUES = 6
 
 def check_format(format: str) -> None:
     """Raise UnknownNameError if `format` is not a format of `show`."""
-    if format not in _FORMS:
-        raise UnknownNameError("format", format, tuple(_FORMS))
+    check_known("format", format, tuple(_FORMS))
 
 
 def show(found: FactorAnalysis, format: str, *, quiet: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from op_profiler.report.page.amounts import size_text
+from op_profiler.option_values import size_text
 from op_profiler.report.tables import screen, show_table, texts
 
 if TYPE_CHECKING:

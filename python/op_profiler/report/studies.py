@@ -11,7 +11,7 @@ from op_profiler.report.tables import numbers, print_line, show_table, texts
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from op_profiler.collection.studies.report import StudyReport, VendorTimes
+    from op_profiler.collection.studies.report import StudyReport
     from op_profiler.collection.summary import ModelReport
     from op_profiler.operators.operator import Operator
 
@@ -66,7 +66,7 @@ def _show_operators(console: Console, studies: StudyReport, operators: dict[str,
                 us_text(default),
                 us_text(best),
                 _ratio(default, best),
-                ("failed" if beside.error is not None else us_text(torch) + _mark(beside))
+                ("failed" if beside.error is not None else us_text(torch) + "*" * (beside.disturbed_by is not None))
                 if beside is not None
                 else "-",
                 _ratio(torch, best) if beside is None or beside.disturbed_by is None else "-",
@@ -81,10 +81,6 @@ def _show_operators(console: Console, studies: StudyReport, operators: dict[str,
     if disturbed:
         why = "; ".join(disturbed)
         print_line(console, f"* disturbed ({why}), so there is no ratio; measure again when the machine is idle")
-
-
-def _mark(times: VendorTimes) -> str:
-    return "*" if times.disturbed_by is not None else ""
 
 
 def _show_partial(console: Console, studies: StudyReport, operators: dict[str, Operator]) -> None:

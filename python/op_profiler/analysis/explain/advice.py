@@ -9,6 +9,7 @@ from op_profiler.analysis.explain.evidence import Evidence
 from op_profiler.analysis.explain.explanation import Advice, Loss
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.operators.describe import exponent_of
+from op_profiler.option_values import threads_text
 
 _OF_A_SCHEDULE = ("vectorization", "spills", "register tile", "stride", "schedule", "imbalance", "serial")
 _POWERS = {
@@ -99,9 +100,9 @@ def _threads(evidence: Evidence, model: ModelRequest, loss: Loss) -> Advice:
     gain, low, high = evidence.difference_us(
         evidence.samples["model", evidence.threads], evidence.samples["model", best]
     )
-    text = f"run it with {best} {'thread' if best == 1 else 'threads'}"
+    text = f"run it with {threads_text(best)}"
     gain, low, high = (max(us, 0.0) for us in (gain, low, high))
-    action = f"{best} {'thread' if best == 1 else 'threads'} for"
+    action = f"{threads_text(best)} for"
     return Advice(action=action, command=command, text=text, gain_us=gain, gain_low_us=low, gain_high_us=high)
 
 

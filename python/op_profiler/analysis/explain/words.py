@@ -12,6 +12,7 @@ from op_profiler.analysis.explain.explanation import MOST_ASSEMBLY, LoopCode, Lo
 from op_profiler.analysis.explain.losses import losses_of
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.operators.titles import title_of
+from op_profiler.option_values import threads_text
 
 _DRAWS = 4000
 _WIDTH = 3.92
@@ -116,9 +117,8 @@ def _worth_acting_on(losses: Sequence[Loss], time_us: float) -> bool:
 
 
 def _sentence(evidence: Evidence, share: float, losses: Sequence[Loss], sureness: float | None) -> str:
-    n = evidence.threads
-    with_threads = f"{n} {'thread' if n == 1 else 'threads'}"
     named = f"{title_of(evidence.operator.op_names)} ({evidence.operator.key})"
+    with_threads = threads_text(evidence.threads)
     takes = f"{named} takes {evidence.us('model'):.1f} us with {with_threads}, {share:.0%} of the model"
     if not losses or sureness is None:
         return f"{takes}. No loss is detectable."

@@ -82,7 +82,7 @@ def calibrate(
             f"{several(measured, 'operator')} can be used, and {FEWEST} is the least. {why}. Give more time with "
             "--budget, or measure again on a quiet machine: op-profiler calibrate --remeasure noisy"
         )
-    device = examples.devices[int(examples.device[0])]
+    device = examples.only_device
     note = note_calibration(build.target, absolute_address(request.db), device.key)
     return CalibrationResult(
         operators=measured,

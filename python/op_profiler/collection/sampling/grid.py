@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
-from op_profiler.errors import UnknownNameError, UsageError
+from op_profiler.errors import UnknownNameError, UsageError, check_known
 from op_profiler.operators.kinds.convolutions import Conv2d
 
 _STEM_CHANNELS = 3
@@ -152,8 +152,7 @@ class Grid:
             UnknownNameError: a rule is not in `RULES`.
         """
         for name in rules:
-            if name not in RULES:
-                raise UnknownNameError("rule", name, RULES)
+            check_known("rule", name, RULES)
         tests = [RULES[name][1] for name in rules if name not in self.skipped_rules]
         return list(dict.fromkeys(p for p in self.points() if p.in_channels > 0 and all(test(p) for test in tests)))
 

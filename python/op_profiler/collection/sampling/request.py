@@ -11,7 +11,7 @@ from op_profiler.collection.request import CollectRequest
 from op_profiler.collection.sampling import grid
 from op_profiler.collection.sampling.batch import Batch
 from op_profiler.collection.sampling.draw import Draw
-from op_profiler.errors import UnknownNameError, UsageError
+from op_profiler.errors import UsageError, check_known
 from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.sample import CACHED
@@ -167,8 +167,7 @@ class SampleRequest:
 
     def _rules(self) -> tuple[str, ...]:
         for name in self.skip_rule:
-            if name not in grid.RULES:
-                raise UnknownNameError("rule", name, grid.RULES, "--skip-rule list shows what each asks for.")
+            check_known("rule", name, grid.RULES, "--skip-rule list shows what each asks for.")
         return tuple(name for name in grid.RULES if name not in self.skip_rule)
 
     def _variants(self, names: tuple[str, ...]) -> list[ModelRequest]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from op_profiler.collection.sampling.descriptions import DESCRIPTIONS
 from op_profiler.collection.sampling.mixtures import MIXTURES, USUAL
-from op_profiler.errors import UnknownNameError
+from op_profiler.errors import check_known
 from op_profiler.operators.kinds import draws
 from op_profiler.operators.kinds.point import Point
 
@@ -96,8 +96,7 @@ def checked_names(names: Sequence[str]) -> tuple[str, ...]:
         UnknownNameError: a name is not one of `space_names`.
     """
     for name in names:
-        if name not in space_names():
-            raise UnknownNameError("kind of operator", name, space_names())
+        check_known("kind of operator", name, space_names())
     return tuple(_SHARES if ALL in names else names or USUAL)
 
 

@@ -84,16 +84,14 @@ def _devices(rows: list[dict[str, Any]], request: BuildRequest, device: str | No
         alike = host_fingerprint()
         return {r["device_key"]: "" for r in rows if r["host_fingerprint"] == alike}, processor_name()
     wanted = (device or "").lower()
-    found = {r["device_key"]: r["processor"] for r in rows if wanted in (r["device_key"], "") or _names(wanted, r)}
+    found = {
+        r["device_key"]: r["processor"] for r in rows if r["device_key"] == wanted or wanted in r["processor"].lower()
+    }
     if len(found) > 1 or (device is not None and not found):
         fitting = [row for row in rows if not found or row["device_key"] in found]
         there = ", ".join(sorted({f"{r['device_key']} ({r['processor']})" for r in fitting}))
         raise UsageError(f"--device {device or 'is needed'}: {len(found)} devices fit; there are trials of {there}")
     return found, next(iter(found.values()), request.target)
-
-
-def _names(wanted: str, row: dict[str, Any]) -> bool:
-    return wanted in str(row["processor"]).lower()
 
 
 def anchors_of(request: BuildRequest, db: str) -> list[Operator]:

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from op_profiler.dataset.formats.autotvm_tasks import operator_of, record_of, rounds_of
-from op_profiler.dataset.formats.format import Imported, Progress, UnknownKindError
+from op_profiler.dataset.formats.format import Imported, UnknownKindError
 from op_profiler.dataset.formats.importing import RowChecks
 from op_profiler.dataset.formats.line_format import LineFormat
 from op_profiler.dataset.row import Row
 from op_profiler.dataset.store import Dataset
 from op_profiler.errors import OpProfilerError
-from op_profiler.measure.measurement import Device, Measurement, Precision, Settings
+from op_profiler.measure.measurement import Device, Measurement, Settings
 from op_profiler.measure.statistics import summarize
 from op_profiler.operators.kinds.shapes import precision_of
 from op_profiler.operators.operator import Operator
@@ -136,16 +136,8 @@ class AutoTvm(LineFormat):
 
     every_row = True
 
-    def read_into(
-        self,
-        dataset: Dataset,
-        path: Path,
-        *,
-        device: str | None = None,
-        precision: Precision = "float32",
-        progress: Progress | None = None,
-    ) -> Imported:
-        """Store the trials of a log; `precision` is not used, as each line names the dtypes."""
+    def read_into(self, dataset: Dataset, path: Path, *, device: str | None = None, **_: Any) -> Imported:
+        """Store the trials of a log; a given precision is not used, as each line names the dtypes."""
         return import_autotvm(dataset, path, processor=device)
 
     def line(self, operator: Operator, row: dict[str, Any]) -> str:

@@ -25,7 +25,7 @@ from op_profiler.dataset.statements import upsert
 from op_profiler.dataset.store import Dataset
 from op_profiler.errors import DatasetError
 from op_profiler.files import whole_file
-from op_profiler.measure.measurement import Device, Measurement, ModelTiming, Precision, Settings
+from op_profiler.measure.measurement import Device, Measurement, ModelTiming, Settings
 from op_profiler.operators.cost import size_bytes
 from op_profiler.operators.locations import LOCATION_COLUMNS
 from op_profiler.operators.operator import Operator
@@ -55,16 +55,8 @@ class FlatFormat(Format):
             DatasetError: the file cannot be read, or lacks columns; the message names them.
         """
 
-    def read_into(
-        self,
-        dataset: Dataset,
-        path: Path,
-        *,
-        device: str | None = None,
-        precision: Precision = "float32",
-        progress: Progress | None = None,
-    ) -> Imported:
-        """Store the rows of a file; `device` and `precision` are ignored, because each row contains both."""
+    def read_into(self, dataset: Dataset, path: Path, *, progress: Progress | None = None, **_: Any) -> Imported:
+        """Store the rows of a file; a given device and precision are ignored, because each row contains both."""
         return store_flat(dataset, self.read(path), progress)
 
 
@@ -258,7 +250,7 @@ def _store(dataset: Dataset, rows: Sequence[_Measured]) -> set[str]:
         Keys of the measurements that were stored.
     """
     inside = [item for item in rows if item[1].model_key]
-    with dataset.transaction(), dataset.read() as connection:  # the one of the transaction
+    with dataset.transaction() as connection:
         upsert(connection, schema.operators, convert.distinct(operator for _, _, operator in rows))
         upsert(connection, schema.devices, convert.distinct(row.device for _, row, _ in inside))
         for flat, row in {row.model_key: (flat, row) for flat, row, _ in reversed(inside)}.values():

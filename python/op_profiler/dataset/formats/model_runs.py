@@ -16,6 +16,7 @@ from op_profiler.dataset.formats.format import Exported, Format
 from op_profiler.errors import UsageError
 from op_profiler.files import whole_file
 from op_profiler.operators.titles import title_of
+from op_profiler.option_values import threads_text
 
 if TYPE_CHECKING:
     from op_profiler.dataset.store import Dataset
@@ -108,7 +109,7 @@ def _run(rows: Sequence[dict[str, Any]], dataset: Dataset) -> ModelRun:
     explained = {key: one for key, one in of_model.items() if one["threads"] == first["threads"]}
     words = [first["model_name"], f"batch {first['batch_size']}", first["precision"], first["run_label"]]
     words += [
-        f"{first['threads']} thread{'s' * (first['threads'] > 1)}" if first["threads"] else "",
+        threads_text(first["threads"]) if first["threads"] else "",
         first["cache"],
         first["processor"],
     ]

@@ -23,7 +23,7 @@ from op_profiler.dataset.flat import MEASUREMENTS, TABLES, Column, FlatTable, Va
 from op_profiler.dataset.formats.flat_table import ADDED_LATER, FlatFormat, FlatRow, check_columns
 from op_profiler.dataset.formats.format import Exported
 from op_profiler.dataset.schema import parse_json
-from op_profiler.errors import DatasetError, UnknownNameError, UsageError
+from op_profiler.errors import DatasetError, UsageError, check_known
 from op_profiler.files import atomic_folder, explained, whole_file
 
 if TYPE_CHECKING:
@@ -206,8 +206,7 @@ def check_parts(flat: FlatTable, by: Sequence[str]) -> None:
     """
     kinds = {column.name: column.type for column in flat.columns}
     for name in by:
-        if name not in kinds:
-            raise UnknownNameError("column in --partition-by", name, kinds)
+        check_known("column in --partition-by", name, kinds)
         if kinds[name] not in ("text", "integer", "boolean"):
             raise UsageError(
                 f"--partition-by {name}: folders are named by text, integers or booleans, not {kinds[name]}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 from op_profiler.dataset import DEFAULT_DB
 from op_profiler.dataset.formats import FORMATS, SUFFIXES
-from op_profiler.errors import OpProfilerError, UnknownNameError, UsageError
+from op_profiler.errors import OpProfilerError, UsageError, check_known
 from op_profiler.files import check_folder, check_writable
 from op_profiler.measure.measurement import Precision
 from op_profiler.option_values import or_nothing, parse_names
@@ -97,8 +97,7 @@ class ExportRequest:
 
 def _precision(_: str, text: str) -> Precision:
     """Return the given name if it is a precision; raises UnknownNameError otherwise."""
-    if text not in get_args(Precision):
-        raise UnknownNameError("precision", text, get_args(Precision))
+    check_known("precision", text, get_args(Precision))
     return cast("Precision", text)
 
 

@@ -29,8 +29,6 @@ from op_profiler.schedules.schedule import OWN_TEMPLATE, UNKNOWN, Schedule
 from op_profiler.shipped import shipped_trials
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from op_profiler.parallel.corun.collaborate import Collaboration
 
 _SEVERAL_POLICIES = {AUTO: ("sequential", "threads", "greedy", "ios", "nash"), COLLABORATE: ("greedy", "ios")}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -44,8 +43,6 @@ def corun_in_child(request: CorunRequest, announce: Announce) -> CorunAnswer:
 
 def main() -> int:
     """Read a request and carry it out; entry point of the child process, whose exit code it returns."""
-    return carry_out(CorunRequest, _corun)
-
-
-def _corun(request: CorunRequest, send: Callable[..., None]) -> None:
-    send(result=corun(request, lambda text: send(step=text)).to_json())
+    return carry_out(
+        CorunRequest, lambda request, send: send(result=corun(request, lambda text: send(step=text)).to_json())
+    )

@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from op_profiler.parallel.corun.costs import warm_durations_us, warm_timeline_us
 from op_profiler.parallel.corun.models import in_order, plan_of
-from op_profiler.parallel.corun.timing import in_quiet_rounds, surely_fastest, warm_up
+from op_profiler.parallel.corun.timing import in_quiet_rounds, surely_fastest
 from op_profiler.parallel.planning.costs import Costs, simulate
 from op_profiler.parallel.planning.plan import Stage, Step
 from op_profiler.parallel.planning.policies import POLICIES
@@ -179,7 +180,7 @@ class _Search:
         chosen = {step.node: step.schedule for step in _steps(stages)}
         threads = np.array([count for _, count in sorted((step.node, step.threads) for step in _steps(stages))])
         with self._models.executor(plan_of(self._models, "collaborate", stages)) as executor:
-            beside = self._in_rounds(lambda: _beside(_ran(executor))).mean(axis=0) > 0.5
+            beside = self._in_rounds(lambda: _beside(warm_timeline_us(executor))).mean(axis=0) > 0.5
             order = sorted(range(len(threads)), key=lambda node: (-self._slowed_us[node], node))
             order = [node for node in order if len(self._choices[node]) > 1 and beside[node].sum() > 1]
             for batch in batches(order, beside):
@@ -200,7 +201,7 @@ class _Search:
                 for stages in plans
             ]
             return self._in_rounds(
-                lambda: [_stages_us(_ran(executor), stages) for executor, stages in zip(executors, plans)]
+                lambda: [_stages_us(warm_timeline_us(executor), stages) for executor, stages in zip(executors, plans)]
             )
 
     def _measured_alone(self, counts: Sequence[int]) -> tuple[dict[int, _Choices], dict[int, np.ndarray]]:
@@ -241,7 +242,7 @@ class _Search:
         for number in range(max(len(self._choices[node]) for node in batch)):
             new = {node: self._choices[node][number] for node in batch if number < len(self._choices[node])}
             executor.use(self._models.functions({**chosen, **new}))
-            rows.append(np.diff(_ran(executor))[:, 0])
+            rows.append(warm_durations_us(executor))
         return np.array(rows)
 
     def _ways(self, stage: Stage) -> list[Stage]:
@@ -305,13 +306,6 @@ def _arrangement(stage: Stage) -> set[object]:
 def _beside(timeline_us: np.ndarray) -> np.ndarray:
     start, end = timeline_us.T
     return (start[:, None] < end[None, :]) & (start[None, :] < end[:, None]) | np.eye(len(start), dtype=bool)
-
-
-def _ran(executor: Executor) -> np.ndarray:
-    """Return the timeline (`Executor.timeline_us`) of a run; untimed runs before it warm up caches and threads."""
-    warm_up(executor.run)
-    executor.run()
-    return executor.timeline_us()
 
 
 def _stages_us(timeline_us: np.ndarray, stages: Stages) -> np.ndarray:

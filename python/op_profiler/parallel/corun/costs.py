@@ -181,19 +181,21 @@ def costs_from_predictor(
     return Costs(latency_us)
 
 
-def warm_durations_us(executor: Executor) -> np.ndarray:
-    """Return the time of every operator in one run after untimed warm-up runs, microseconds, shape (nodes,)."""
+def warm_timeline_us(executor: Executor) -> np.ndarray:
+    """Return the timeline (`Executor.timeline_us`) of one run; untimed runs before it warm up caches and threads."""
     warm_up(executor.run)
     executor.run()
-    spans = executor.timeline_us()
-    return np.asarray(spans[:, 1] - spans[:, 0])
+    return executor.timeline_us()
+
+
+def warm_durations_us(executor: Executor) -> np.ndarray:
+    """Return the time of every operator in one run after untimed warm-up runs, microseconds, shape (nodes,)."""
+    return np.diff(warm_timeline_us(executor))[:, 0]
 
 
 def _gap(executor: Executor) -> float:
     """Return the median time in microseconds from the end of an operator to the start of the next on another core."""
-    warm_up(executor.run)
-    executor.run()
-    spans = executor.timeline_us()
+    spans = warm_timeline_us(executor)
     return float(np.median(spans[1:, 0] - spans[:-1, 1])) if len(spans) > 1 else 0.0
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from op_profiler.building.request import BuildRequest, CheckOutputsOption, CompilerOption, SchedulesOption
 from op_profiler.compilers import COMPILERS, DEFAULT_COMPILER
-from op_profiler.errors import MissingPackageError, ModelError, UnknownNameError, UsageError
+from op_profiler.errors import MissingPackageError, ModelError, UsageError, check_known
 from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.measure.threads import check_thread_counts
@@ -225,10 +225,8 @@ class CorunRequest:
                 )
 
     def _check_choices(self) -> None:
-        if self.policy not in CHOICES:
-            raise UnknownNameError("policy", self.policy, CHOICES)
-        if self.costs not in COSTS:
-            raise UnknownNameError("costs", self.costs, COSTS)
+        check_known("policy", self.policy, CHOICES)
+        check_known("costs", self.costs, COSTS)
         if self.plan is not None and self.plan.is_dir():
             raise UsageError(f"--plan {self.plan} is a folder; give the file of a plan")
         decided = {"--policy": self.policy != AUTO, "--costs": self.costs != "measured", "--merge": self.merge}

@@ -11,7 +11,7 @@ from op_profiler.dataset import Dataset
 from op_profiler.dataset.row import CorunMember
 from op_profiler.measure.measurement import Settings
 from op_profiler.operators.layers import by_operator
-from op_profiler.parallel.planning.plan import BLOCKS, Step
+from op_profiler.parallel.planning.plan import BLOCKS, Step, placed
 from op_profiler.schedules.schedule import UNKNOWN
 
 if TYPE_CHECKING:
@@ -101,13 +101,11 @@ def _stages(
         if len(stage.groups) < 2:
             continue
         members = []
-        for group in stage.groups:
-            for step in group.steps:
-                alone = profile.alone(step)
-                if alone is not None:
-                    cores = group.cores[: step.threads]
-                    settings = _settings(models, cores, run.bound_to, int(run.threads_used[step.node]))
-                    members.append(_member(models, step, settings, alone, run.durations_us[:, step.node], keys))
+        for _, step, cores in placed((stage,)):
+            alone = profile.alone(step)
+            if alone is not None:
+                settings = _settings(models, cores, run.bound_to, int(run.threads_used[step.node]))
+                members.append(_member(models, step, settings, alone, run.durations_us[:, step.node], keys))
         if members:
             yield members
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from op_profiler.errors import UsageError
-from op_profiler.parallel.planning.plan import PlanError
+from op_profiler.parallel.planning.plan import PlanError, placed
 
 if TYPE_CHECKING:
     from op_profiler.parallel.planning.graph import KernelGraph
@@ -130,18 +130,16 @@ class _Waiting:
         self._followers: list[list[int]] = [[] for _ in range(size)]
         latency_us = {count: values.tolist() for count, values in costs.latency_us.items()}
         last_on: dict[int, int] = {}
-        for stage in stages:
-            for group in stage.groups:
-                for step in group.steps:
-                    node, cores = step.node, group.cores[: step.threads]
-                    self.order.append(node)
-                    self._lane[node] = cores[0]
-                    self.latency_us[node] = latency_us[step.threads][node]
-                    before = {*graph.nodes[node].inputs, *(last_on[core] for core in cores if core in last_on)}
-                    for core in cores:
-                        last_on[core] = node
-                    for other in before:
-                        self._followers[other].append(node)
+        for _, step, cores in placed(stages):
+            node = step.node
+            self.order.append(node)
+            self._lane[node] = cores[0]
+            self.latency_us[node] = latency_us[step.threads][node]
+            before = {*graph.nodes[node].inputs, *(last_on[core] for core in cores if core in last_on)}
+            for core in cores:
+                last_on[core] = node
+            for other in before:
+                self._followers[other].append(node)
         for node in self.order:
             for follower in self._followers[node]:
                 self.open[follower] += 1

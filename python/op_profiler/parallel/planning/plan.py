@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from op_profiler.errors import OpProfilerError
+from op_profiler.option_values import several, threads_text
 from op_profiler.schedules.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -258,6 +259,14 @@ def _read(step: _FileStep) -> Step:
     return Step(step.op, step.threads, schedule)
 
 
+def placed(stages: Sequence[Stage]) -> Iterator[tuple[int, Step, tuple[int, ...]]]:
+    """Yield all steps in the order of a plan, each with the number of its stage and the cores that it runs on."""
+    for number, stage in enumerate(stages):
+        for group in stage.groups:
+            for step in group.steps:
+                yield number, step, group.cores[: step.threads]
+
+
 def check_order(graph: KernelGraph, stages: tuple[Stage, ...]) -> None:
     """Check that every operator runs after the operators whose output it reads.
 
@@ -294,8 +303,8 @@ def _check_stage(number: int, stage: Stage) -> None:
         for step in group.steps:
             if not 1 <= step.threads <= len(group.cores):
                 raise PlanError(
-                    f"stage {number}: operator {step.node} is to have {step.threads} "
-                    f"thread{'s' * (step.threads != 1)} on {len(group.cores)} core{'s' * (len(group.cores) != 1)}"
+                    f"stage {number}: operator {step.node} is to have {threads_text(step.threads)} on "
+                    f"{several(len(group.cores), 'core')}"
                 )
 
 

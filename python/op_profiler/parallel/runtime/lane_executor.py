@@ -14,7 +14,7 @@ import numpy as np
 from op_profiler.compilers.bound_kernel import Bound, BoundKernel
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.parallel.planning.plan import ROWS
+from op_profiler.parallel.planning.plan import ROWS, placed
 from op_profiler.parallel.planning.rows import for_team
 from op_profiler.parallel.runtime.executor import Inputs
 from op_profiler.parallel.runtime.lanes import Lanes, LaneStep, run_on_lanes
@@ -145,8 +145,7 @@ def happens_before(graph: KernelGraph, plan: Plan) -> list[int]:
     """
     found = [0] * len(graph)
     last_on: dict[int, int] = {}
-    for step, group in plan.steps:
-        cores = group.cores[: step.threads]
+    for _, step, cores in placed(plan.stages):
         sources = {*graph.nodes[step.node].inputs, *(last_on[core] for core in cores if core in last_on)}
         for source in sources:
             found[step.node] |= found[source] | 1 << source
@@ -209,8 +208,8 @@ class Programme:
         number = {core: lane for lane, core in enumerate(self.cores)}
         entries: dict[int, _Entry] = {}
         last_on: dict[int, int] = {}
-        for step, group in plan.steps:
-            lane, *mates = (number[core] for core in group.cores[: step.threads])
+        for _, step, cores in placed(plan.stages):
+            lane, *mates = (number[core] for core in cores)
             rows = graph.nodes[step.node].rows if plan.split == ROWS else ()
             entry = _Entry(step.node, tuple(mates), for_team(rows, step.threads))
             mine = self.lanes[lane][-1].node if self.lanes[lane] else None

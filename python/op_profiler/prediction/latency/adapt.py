@@ -40,7 +40,7 @@ def adapted(source: OperatorPredictor, target: Examples) -> OperatorPredictor:
         UsageError: `source` has no regressions.
     """
     query = query_of(target)
-    if kind_of(source.device.target).on_gpu != kind_of(target.devices[int(target.device[0])].target).on_gpu:
+    if kind_of(source.device.target).on_gpu != kind_of(target.only_device.target).on_gpu:
         query = query.without_loops()  # loops of a GPU and of a processor have different columns
     usable = np.isin(query.threads, source.thread_counts)
     if not source.models:
@@ -52,7 +52,7 @@ def adapted(source: OperatorPredictor, target: Examples) -> OperatorPredictor:
             f"{count} operators at {source.thread_counts} threads are too few to adapt to; measure at least {_FEWEST} "
             "with op-profiler calibrate"
         )
-    device = few.devices[int(few.device[0])]
+    device = few.only_device
     drawn = np.zeros(len(query), dtype=bool)
     drawn[np.argsort(query.keys, kind="stable")[:MOST_LEARNED]] = True  # keys are hashes: a reproducible sample
     asked, some = query.take(drawn), few.where(drawn)

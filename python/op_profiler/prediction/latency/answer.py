@@ -7,7 +7,6 @@ import functools
 from collections.abc import Callable
 from functools import partial
 
-from op_profiler.building.request import BuildRequest
 from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.compilers.imported_model import Agreement
 from op_profiler.errors import DatasetError, UsageError
@@ -153,15 +152,7 @@ def network_of(
     Raises:
         OpProfilerError: the model cannot be read or lowered, or its inputs have another type.
     """
-    build = BuildRequest(
-        model=request.model,
-        target=chosen.target,
-        compiler=request.compiler,
-        precision=request.precision,
-        schedules=request.schedules,
-        threads=(0,) if kind_of(chosen.target).on_gpu else (1,),
-        check_outputs=request.check_outputs,
-    )
+    build = request.build(chosen.target, 0 if kind_of(chosen.target).on_gpu else 1)
     build.check(dry_run=True, lowers=False)
     model = lowered_model(build, note, lower)
     if request.input_dtype and any(found != request.input_dtype for found in model.input_dtypes.values()):

@@ -96,7 +96,7 @@ def calibrated(
         measured = operators_in(examples)
         if measured < FEWEST:
             raise DatasetError(f"it holds {several(measured, 'operator')} of this machine, and {FEWEST} is the least")
-        examples = with_loops(examples, examples.devices[int(examples.device[0])].target, note)
+        examples = with_loops(examples, examples.only_device.target, note)
         predictor = _learned(source, examples, note)
     except (OpProfilerError, KeyError, TypeError) as error:
         note(f"the calibration of this machine cannot be used ({error}); again: op-profiler calibrate")
@@ -111,7 +111,7 @@ def _learned(
     possible."""
     here, measured = f"{fingerprint(examples)}-{digest_of_loops(examples)}", operators_in(examples)
     looped = 0 if examples.loops is None else int(np.isfinite(examples.loops).all(axis=1)[examples.operator].sum())
-    device = examples.devices[int(examples.device[0])]
+    device = examples.only_device
     strange = slug(device.processor) not in {one.folder.name for one in shipped_processors()}
     strange = strange and kind_of(device.target).on_host
     if looped >= FEWEST_WITH_LOOPS and strange and (ships := digest_of_what_ships()):

@@ -15,12 +15,13 @@ from op_profiler.prediction.latency import usable
 from op_profiler.schedules.records import slug
 from op_profiler.targets.target import kind_of
 
-_OF_DEVICE = (
+OF_DEVICE = (
     *("device_key", "device_kind", "processor", "cores", "target", "compiler", "device_properties", "l2_bytes"),
     *("l3_bytes", "memory_bytes"),
 )
+"""Columns of the flat table that `device_of` reads."""
 _OF_KIND = ("host_fingerprint", "device_key", "processor", "target", "compiler")
-_COLUMNS = (*_OF_DEVICE, *usable.COLUMNS)
+_COLUMNS = (*OF_DEVICE, *usable.COLUMNS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +117,7 @@ def rows_of_file(file: Path, columns: Sequence[str]) -> Iterator[Mapping[str, An
     for row in parquet_rows(file, (*columns, "host_fingerprint")):
         kind = _kind(row)
         if kind not in first:
-            first[kind] = {name: row.get(name) for name in _OF_DEVICE}
+            first[kind] = {name: row.get(name) for name in OF_DEVICE}
         yield {**row, **first[kind]}
 
 

@@ -14,59 +14,19 @@ import numpy as np
 from op_profiler.dataset.draw import GroupDraw
 from op_profiler.errors import DatasetError
 from op_profiler.frontends.sample import AROUND_SAMPLED, bytes_written_before, stays_cached
-from op_profiler.measure.measurement import RESOURCE_FIELDS
 from op_profiler.measure.steadiness import FIRST_MEMORY_BYTES, PROBE_NAMES
 from op_profiler.operators.operator import Operator
-from op_profiler.prediction.latency.devices import DeviceName, device_of, rows_of_file
+from op_profiler.prediction.latency.devices import OF_DEVICE, DeviceName, device_of, rows_of_file
 from op_profiler.prediction.latency.scheduled import PREDICTED, OperatorByRule, key_of_row, operator_of
+from op_profiler.prediction.latency.usable import COLUMNS as COLUMNS_OF_RULES
 from op_profiler.prediction.latency.usable import DENORMAL, call_us, reason_against, with_disturbed
 
-COLUMNS = (
-    "operator_key",
-    "operator_name",
-    "anchor",
-    "op_names",
-    "inputs",
-    "params",
-    "outputs",
-    "attrs",
-    "layouts",
-    "structure",
-    *("flops", "bytes_read", "bytes_written"),
-    "origin",
-    "threads",
-    "core_set",
-    *RESOURCE_FIELDS,
-    "cache",
-    "precision",
-    "executor",
-    "device_key",
-    "device_kind",
-    "processor",
-    "cores",
-    "target",
-    "compiler",
-    "device_properties",
-    "l2_bytes",
-    "l3_bytes",
-    "memory_bytes",
-    "model_key",
-    "model_name",
-    "model_source",
-    "occurrences",
-    "launches",
-    "whole_model_us",
-    "timing_details",
-    "call_overhead_us",
-    "median_us",
-    "ci_low_us",
-    "ci_high_us",
-    "steady_us",
-    "foreign_load",
-    "disturbed_by",
-    "error",
-    "complete",
+_OWN = (
+    *("operator_key", "operator_name", "anchor", "op_names", "inputs", "params", "outputs", "attrs", "layouts"),
+    *("structure", "flops", "bytes_read", "bytes_written", "threads", "core_set", "precision", "occurrences"),
+    *("launches", "whole_model_us", "ci_low_us", "ci_high_us", "steady_us"),
 )
+COLUMNS = tuple(dict.fromkeys((*_OWN, *OF_DEVICE, *COLUMNS_OF_RULES)))
 """Columns of the flat table that `examples_of` reads."""
 MOST_ROWS = 50_000
 """Limit for networks and, separately, for batches of sampled operators; a fit uses about two kilobytes per row."""
@@ -138,6 +98,17 @@ class Examples:
         names = ["operator", "threads", "latency_us", "half_width", "steady_us", "device", "model", "occurrences"]
         names += ["traffic_bytes", "working_set_bytes", "reference_us", "reference_bytes", "whole_model_us"]
         return dataclasses.replace(self, **{name: getattr(self, name)[mask] for name in names})
+
+    @property
+    def only_device(self) -> DeviceName:
+        """The device of the entries, if all are of one device."""
+        return self.devices[int(self.device[0])]
+
+    @property
+    def run(self) -> np.ndarray:
+        """A number for each entry, equal for entries of the same model and thread count."""
+        _, number = np.unique(np.stack([self.model, self.threads]), axis=1, return_inverse=True)
+        return np.asarray(number.ravel())
 
     @functools.cached_property
     def workload(self) -> np.ndarray:

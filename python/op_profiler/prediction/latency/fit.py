@@ -91,7 +91,8 @@ def fit(
     base, held.by_source["regressed"] = _corrected(own, elsewhere, held.by_source["regressed"])
     trusted, judged, used = _chosen_sources(method, families, held.by_source, first_half(query))
     least_us = own.base.roofline.least_us(query.amounts, query.threads, device.cache_bytes)
-    coverage = Coverage.of(query, [one.query for one in elsewhere], _main_costs(base, query))
+    main_costs = base.kernels.main_costs(query) if isinstance(base.kernels, KernelModel) else None
+    coverage = Coverage.of(query, [one.query for one in elsewhere], main_costs)
     above_least, odd = np.log(examples.latency_us / least_us), coverage.in_no_network(query)
     judged_errors = dataclasses.replace(held, by_source=judged)
     spread, half_width = Spread.of(query, base.all_columns, judged_errors, target, above_least, odd)
@@ -139,10 +140,6 @@ def _chosen_sources(
     return trusted, {**errors, "regressed": regressed, "interpolated": judged}, used
 
 
-def _main_costs(base: Base, query: Query) -> np.ndarray | None:
-    return base.kernels.main_costs(query) if isinstance(base.kernels, KernelModel) else None
-
-
 def _only_device(examples: Examples) -> DeviceName:
     """Return the device of all measurements.
 
@@ -165,8 +162,8 @@ def examples_of_other_processors(examples: Examples, ships: Sequence[Examples]) 
     Args:
         ships: included measurements, of one processor each.
     """
-    own = examples.devices[int(examples.device[0])].processor
-    return [one for one in ships if one.devices[int(one.device[0])].processor != own]
+    own = examples.only_device.processor
+    return [one for one in ships if one.only_device.processor != own]
 
 
 def _training_sets(
@@ -183,9 +180,9 @@ def _training_sets(
         query: `query_of` of all `examples`.
     """
     others = [at_reference_state(one) for one in others if len(one)]
-    first, *_ = [one.devices[int(one.device[0])] for one in (*others, examples)]
-    ratio = vector_ratio(first, examples.devices[int(examples.device[0])])
-    here, *peaks_of = (one.devices[int(one.device[0])].peaks for one in (examples, *others))
+    first, *_ = [one.only_device for one in (*others, examples)]
+    ratio = vector_ratio(first, examples.only_device)
+    here, *peaks_of = (one.only_device.peaks for one in (examples, *others))
     elsewhere = [
         _training_set(one, query_of(one), weight=max(_ELSEWHERE, likeness(peaks, here)))
         for one, peaks in zip(others, peaks_of)
@@ -216,7 +213,7 @@ def _training_set(
     like: Sequence[tuple[KernelModel, float]] = (),
 ) -> TrainingSet:
     """Return the training data from one device's measurements; `like` is the argument of `KernelModel.fit`."""
-    device = examples.devices[int(examples.device[0])]
+    device = examples.only_device
     roofline = Roofline.of(query.amounts, query.threads, examples.latency_us, device.peaks, device.cache_bytes)
     weights = weights_of(examples)
     # If the number of multiprocessors is unknown, costs are those of all multiprocessors together.
@@ -236,9 +233,7 @@ def weights_of(examples: Examples) -> np.ndarray:
     most accurately; in a network of microseconds, these are short operators.
     """
     short = np.clip(examples.latency_us / _LIGHT_US, _LEAST_WEIGHT, 1.0)
-    _, run = np.unique(np.stack([examples.model, examples.threads]), axis=1, return_inverse=True)
-    run = run.ravel()
-    time = examples.latency_us * examples.occurrences
+    run, time = examples.run, examples.latency_us * examples.occurrences
     part = time / np.bincount(run, time)[run] * np.bincount(run)[run]
     of_network = _IN_NETWORK * np.clip(np.sqrt(part), _LEAST_WEIGHT, _MOST_OF_PART)
     return np.where(examples.sampled[examples.model], short, of_network)

@@ -64,10 +64,6 @@ DESCRIPTIONS = {
 }
 
 
-def _silent(text: str) -> None:
-    """Ignore the text."""
-
-
 def fits_of(examples: Examples, split: str, seed: int = 0) -> int:
     """Return the number of fits in one call of `evaluate`; raises the errors of `evaluate` for an invalid split."""
     if split == "model":
@@ -77,7 +73,7 @@ def fits_of(examples: Examples, split: str, seed: int = 0) -> int:
 
 
 def evaluate(
-    examples: Examples, split: str, predictor: str, seed: int = 0, announce: Callable[[str], None] = _silent
+    examples: Examples, split: str, predictor: str, seed: int = 0, announce: Callable[[str], None] = lambda text: None
 ) -> list[Score]:
     """Fit to the training part of a split, predict the held-out part, and return the scores: two for the split
     ``model``, one for any other split.
@@ -128,7 +124,7 @@ def held_out(examples: Examples, split: str, seed: int = 0) -> np.ndarray:
 
 
 def held_out_networks(
-    examples: Examples, predictor: str, seed: int = 0, announce: Callable[[str], None] = _silent
+    examples: Examples, predictor: str, seed: int = 0, announce: Callable[[str], None] = lambda text: None
 ) -> Iterator[HeldOutNetwork]:
     """Yield every network at every thread count, predicted by a predictor that was fitted without the network's family.
 

@@ -12,7 +12,7 @@ because its code and arguments are then further away in the memory hierarchy.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -117,11 +117,7 @@ class KernelModel:
             Shape (kernels, 2); NaN if the loops are unknown.
         """
         found = np.full((len(query), 2), np.nan)
-        used = _threads_used(query)
-        for count in set(used.tolist()):  # np.unique imports numpy.ma, which takes some hundredths of a second
-            at = int(np.argmin(np.abs(self.threads - count)))
-            mine = query.has_loops & (used == count)
-            parts = _parts(query.take(mine), count)
+        for mine, parts, at in self._by_threads(query):
             found[mine, 0] = parts.time_us(self.log_costs[at])
             found[mine, 1] = parts.time_us(self.log_costs_of_kinds[at, query.kinds[mine]])
         return found
@@ -137,11 +133,8 @@ class KernelModel:
         shares are those of the squared parts, because the largest part determines the time.
         """
         found = np.zeros((len(query), len(MOVED) + 5))
-        used = _threads_used(query)
-        for count in set(used.tolist()):
-            costs = self.log_costs[np.argmin(np.abs(self.threads - count))]
-            mine = np.flatnonzero(query.has_loops & (used == count))
-            found[mine] = _parts(query.take(mine), count).shares(costs)
+        for mine, parts, at in self._by_threads(query):
+            found[mine] = parts.shares(self.log_costs[at])
         return found
 
     def main_costs(self, query: Query) -> np.ndarray:
@@ -150,14 +143,19 @@ class KernelModel:
         The index is `NO_COST` if no cost takes half, if the call takes most of the time, or if the loops are unknown.
         """
         found = np.full(len(query), NO_COST)
-        known, used = query.has_loops, _threads_used(query)
-        for count in set(used[known].tolist()):
-            costs = self.log_costs[np.argmin(np.abs(self.threads - count))]
-            mine = np.flatnonzero(known & (used == count))
-            times = _parts(query.take(mine), count).times_us(costs)
+        for mine, parts, at in self._by_threads(query):
+            times = parts.times_us(self.log_costs[at])
             main = np.argmax(times, axis=1)
             found[mine] = np.where(times.max(axis=1) >= times.sum(axis=1) / 2, main, NO_COST)
         return found
+
+    def _by_threads(self, query: Query) -> Iterator[tuple[np.ndarray, _Parts, int]]:
+        """Yield for each thread count the mask of its kernels with known loops, the work of these kernels, and the
+        index of the nearest fitted thread count."""
+        known, used = query.has_loops, _threads_used(query)
+        for count in set(used[known].tolist()):  # np.unique imports numpy.ma, which takes some hundredths of a second
+            mine = known & (used == count)
+            yield mine, _parts(query.take(mine), count), int(np.argmin(np.abs(self.threads - count)))
 
 
 @dataclasses.dataclass(frozen=True)

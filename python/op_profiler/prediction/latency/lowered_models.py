@@ -146,7 +146,7 @@ def _lowered_apart(request: BuildRequest) -> LoweredModel:
         return process.lower(request)
 
 
-class LoweringProcess:
+class LoweringProcess(contextlib.AbstractContextManager["LoweringProcess"]):
     """A process that lowers one model after the other. As a context manager, it ends the process.
 
     Args:
@@ -166,9 +166,6 @@ class LoweringProcess:
         log = self._stack.enter_context(tempfile.TemporaryFile("w+"))  # noqa: SIM115 - closed by `__exit__`
         self._child = KeptChild(__name__, log)
         self._stack.push(self._child)
-
-    def __enter__(self) -> LoweringProcess:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
@@ -196,7 +193,7 @@ class LoweringProcess:
         return found
 
 
-class LoweringPool:
+class LoweringPool(contextlib.AbstractContextManager["LoweringPool"]):
     """Processes that lower models, one per core, started when they are needed. As a context manager, it ends them.
 
     A process that died is replaced.
@@ -210,9 +207,6 @@ class LoweringPool:
         self._threads = ThreadPoolExecutor(usable_cores())
         self._own = threading.local()  # a process ends with the thread that started it
         self._processes: list[LoweringProcess] = []
-
-    def __enter__(self) -> LoweringPool:
-        return self
 
     def __exit__(self, *_: object) -> None:
         for process in self._processes:

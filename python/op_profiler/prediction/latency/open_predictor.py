@@ -195,11 +195,7 @@ def shipped_examples(note: Callable[[str], None] = lambda text: None) -> list[Ex
         for one in shipped_processors()
         if one.operators is not None
     ]
-    return [one for one in found if vector_ratio(_only_device(one), _only_device(found[0])) == 1.0]
-
-
-def _only_device(examples: Examples) -> DeviceName:
-    return examples.devices[int(examples.device[0])]
+    return [one for one in found if vector_ratio(one.only_device, found[0].only_device) == 1.0]
 
 
 def digest_of_what_ships() -> str:

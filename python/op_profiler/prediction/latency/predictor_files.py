@@ -7,12 +7,13 @@ it is unpacked; so are the members of nested archives.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -104,10 +105,7 @@ def _parts(predictor: OperatorPredictor) -> tuple[dict[str, Any], dict[str, byte
         "choice": predictor.choice,
         "coverage": dataclasses.asdict(predictor.coverage),
         "op_sets": op_sets,
-        "quantiles": predictor.spread.quantiles,
-        "typical_above_bound": predictor.spread.typical_above_bound,
-        "bound_width": predictor.spread.bound_width,
-        "fastest": predictor.spread.fastest,
+        **{name: getattr(predictor.spread, name) for name in _OF_SPREAD},
         "vector_ratio": predictor.base.vector_ratio,
         "correlation": predictor.correlation,
         "usual_traffic_bytes": predictor.median_traffic_bytes,
@@ -125,19 +123,14 @@ def load(path: Path) -> OperatorPredictor:
         DatasetError: the file is missing, damaged, or was not written by this version of op_profiler.
         MissingPackageError: the predictor has regressions of a package that is not installed.
     """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            contents = _contents(archive, path)
-            _check_sizes(archive)
-            members = {name: _member(archive, name, digest, path) for name, digest in contents["sha256"].items()}
+    with _open(path) as archive:
+        contents = _contents(archive, path)
+        _check_sizes(archive)
+        members = {name: _member(archive, name, digest, path) for name, digest in contents["sha256"].items()}
         found = _predictor(contents, members)
         if len(found.models) != found.base.models_of(found.method):  # else those with and without loops are mixed up
             raise _version_error(path)
         found.check()
-    except OpProfilerError:
-        raise
-    except Exception as error:  # each library raises other errors for damaged content
-        raise DatasetError(f"{path} is no predictor that can be read: {error or type(error).__name__}") from error
     return found
 
 
@@ -147,12 +140,19 @@ def device_in(path: Path) -> DeviceName:
     Raises:
         DatasetError: as for `load`.
     """
+    with _open(path) as archive:
+        return DeviceName(**_contents(archive, path)["device"])
+
+
+@contextlib.contextmanager
+def _open(path: Path) -> Iterator[zipfile.ZipFile]:
+    """Open a predictor for reading; errors of the block that are not from this package become a DatasetError."""
     try:
         with zipfile.ZipFile(path) as archive:
-            return DeviceName(**_contents(archive, path)["device"])
+            yield archive
     except OpProfilerError:
         raise
-    except Exception as error:  # zlib and json raise other errors for damaged content
+    except Exception as error:  # each library raises other errors for damaged content
         raise DatasetError(f"{path} is no predictor that can be read: {error or type(error).__name__}") from error
 
 
@@ -177,6 +177,7 @@ def kept(name: str, make: Callable[[], OperatorPredictor], note: Callable[[str],
     return predictor
 
 
+_OF_SPREAD = ("quantiles", "typical_above_bound", "bound_width", "fastest")
 _PROCESS = ("variances", "noise", "coefficients")
 _POINTS = tuple(
     field.name for field in dataclasses.fields(Query) if field.name not in ("loops", "op_sets", "form", "forms")
@@ -235,13 +236,7 @@ def _predictor(contents: dict[str, Any], members: dict[str, bytes]) -> OperatorP
         query = Query(**points, loops=unknown_loops(count), op_sets=op_sets, form=form, forms=(("",),))
         interpolation = Interpolation(query, arrays["points_families"], arrays["points_target"])
     scale = BoostedTrees.from_bytes(members["scale.npz"]) if "scale.npz" in members else None
-    spread = Spread(
-        scale,
-        contents["quantiles"],
-        contents["typical_above_bound"],
-        contents["bound_width"],
-        contents["fastest"],
-    )
+    spread = Spread(scale, **{name: contents[name] for name in _OF_SPREAD})
     return OperatorPredictor(
         device=DeviceName(**contents["device"]),
         choice=contents["choice"],

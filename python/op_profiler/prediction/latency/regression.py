@@ -10,9 +10,8 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from op_profiler.cores import usable_cores
-from op_profiler.errors import MissingPackageError
-from op_profiler.lean_imports import load_xgboost
-from op_profiler.prediction.latency.trees import Trees
+from op_profiler.errors import needing
+from op_profiler.prediction.latency.trees import Trees, boost
 
 _TREES = {
     "max_depth": 8,
@@ -76,16 +75,15 @@ class BoostedTrees:
     suffix: ClassVar[str] = ".npz"
 
     def __init__(self, seed: int = 0, rounds: int = _ROUNDS, **parameters: Any) -> None:
-        self._parameters = _TREES | {"seed": seed, "verbosity": 0} | parameters
+        self._parameters = _TREES | {"verbosity": 0} | parameters
+        self._seed = seed
         self._rounds = rounds
         self._trees: Trees | None = None
 
     def fit(self, columns: np.ndarray, target: np.ndarray, weight: np.ndarray) -> None:
         """Fit the trees with xgboost and store them as arrays."""
-        xgboost = load_xgboost()
-
-        data = xgboost.DMatrix(columns, target, weight=weight)
-        self._trees = Trees.of_xgboost(xgboost.train(self._parameters, data, self._rounds))
+        fitted = boost(columns, target, self._parameters, self._rounds, self._seed, weight)
+        self._trees = Trees.of_xgboost(fitted)
 
     def predict(self, columns: np.ndarray) -> np.ndarray:
         """Return the sum over the trees for each row, shape (rows,)."""
@@ -116,10 +114,8 @@ class SklearnTrees:
     @classmethod
     def of(cls, name: str, seed: int) -> SklearnTrees:
         """Return a ``random_forest`` or a ``decision_tree`` that is not fitted yet."""
-        try:
+        with needing("scikit-learn", f"the predictor {name}", extra="predict"):
             from sklearn import ensemble, tree
-        except ImportError as error:
-            raise MissingPackageError("scikit-learn", f"the predictor {name}", extra="predict") from error
         if name == "decision_tree":
             return cls(tree.DecisionTreeRegressor(min_samples_leaf=2, random_state=seed))
         return cls(ensemble.RandomForestRegressor(100, max_features=0.5, n_jobs=-1, random_state=seed))
@@ -151,8 +147,6 @@ class SklearnTrees:
 
 
 def _skops() -> ModuleType:
-    try:
+    with needing("skops", "a stored predictor of scikit-learn's", extra="predict"):
         from skops import io
-    except ImportError:
-        raise MissingPackageError("skops", "a stored predictor of scikit-learn's", extra="predict") from None
     return io

@@ -6,7 +6,7 @@ import dataclasses
 import shlex
 from typing import Annotated, Any, Literal, get_args
 
-from op_profiler.building.request import CheckOutputsOption, check_rule, one_of
+from op_profiler.building.request import BuildRequest, CheckOutputsOption, check_rule, one_of
 from op_profiler.compilers import COMPILERS, DEFAULT_COMPILER
 from op_profiler.compilers.compiler import use_compiler
 from op_profiler.errors import UsageError
@@ -151,6 +151,18 @@ class PredictRequest:
             return ()
         longer = (self.prefill + self.decode - 1) / self.prefill
         return tuple(sorted({round(self.prefill * longer ** (at / (_LENGTHS - 1))) for at in range(_LENGTHS)}))
+
+    def build(self, target: str, threads: int) -> BuildRequest:
+        """Return the build of the model for a target and a thread count, which is 0 on a GPU."""
+        return BuildRequest(
+            model=self.model,
+            target=target,
+            compiler=self.compiler,
+            precision=self.precision,
+            schedules=self.schedules,
+            threads=(threads,),
+            check_outputs=self.check_outputs,
+        )
 
     def collect_command(self, db: str) -> str:
         """Return the command that measures the steps of ``--prefill`` and ``--decode`` into a dataset."""

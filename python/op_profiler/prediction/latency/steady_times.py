@@ -140,8 +140,6 @@ def _shares(examples: Examples) -> np.ndarray:
 
 def _of_models(examples: Examples, factor: np.ndarray) -> np.ndarray:
     """Return for each entry the factor of its model at its thread count, weighted by the operators' times."""
-    _, group = np.unique(np.stack([examples.model, examples.threads]), axis=1, return_inverse=True)
-    group = group.ravel()
-    time = examples.latency_us * examples.occurrences
+    group, time = examples.run, examples.latency_us * examples.occurrences
     total = np.bincount(group, time) / np.bincount(group, time / factor)
     return np.asarray(total[group])

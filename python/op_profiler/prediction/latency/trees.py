@@ -9,13 +9,18 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from op_profiler.cores import usable_cores
+from op_profiler.lean_imports import load_xgboost
+
+if TYPE_CHECKING:
+    from xgboost import Booster
 
 _ROWS_AT_ONCE = 512
 """Rows of one step, so few that their state stays in a cache."""
@@ -107,3 +112,16 @@ class Trees:
         if columns.dtype != np.int16 or {bounds.dtype, leaves.dtype} != {np.dtype(np.float32)} or (columns < 0).any():
             raise ValueError("it holds no trees")
         return cls(columns, bounds, leaves, float(start))
+
+
+def boost(
+    columns: np.ndarray,
+    targets: np.ndarray,
+    settings: Mapping[str, Any],
+    rounds: int,
+    seed: int,
+    weight: np.ndarray | None = None,
+) -> Booster:
+    """Return a model that is fitted by gradient boosting, with xgboost's default settings except for `settings`."""
+    xgboost = load_xgboost()
+    return xgboost.train({"seed": seed, **settings}, xgboost.DMatrix(columns, targets, weight=weight), rounds)

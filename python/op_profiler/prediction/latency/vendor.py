@@ -21,7 +21,7 @@ from op_profiler.prediction.latency.features import NAMES
 from op_profiler.prediction.latency.operator_predictor import UNSUPPORTED, VENDOR, OperatorPrediction
 from op_profiler.prediction.latency.query import Query
 from op_profiler.prediction.latency.trees import Trees
-from op_profiler.prediction.sets import aiconfigurator, neusight
+from op_profiler.prediction.sets import neusight
 from op_profiler.prediction.sets.kernel_problem import DistantSpread, Ensemble, KernelPredictor, KernelSpread
 from op_profiler.prediction.sets.kernels import Kernels, Processor
 from op_profiler.prediction.sets.vendor_groups import copies
@@ -92,12 +92,11 @@ class VendorPredictor:
         if group == HALF_COPY:
             moved = np.array([float(row["bytes"]) for row in rows])
             return copies(moved, [sheet], np.zeros(len(rows), dtype=np.int64), one)
-        if group == HALF_BATCHED:
-            return aiconfigurator.batched(np.array([[float(row[name]) for name in "BMNK"] for row in rows]), sheet, one)
-        if group == HALF_PRODUCT:
-            columns = {name.lower(): np.array([float(row[name]) for row in rows]) for name in "MNK"}
-            columns |= {"latency": one, "gemm_dtype": np.array(["bfloat16"] * len(rows))}
-            return aiconfigurator.kernels(columns, [sheet])
+        if group in (HALF_PRODUCT, HALF_BATCHED):
+            sizes = np.array([[float(row[name]) for name in "BMNK"] for row in rows])
+            if group == HALF_PRODUCT:
+                sizes[:, 0] = 1
+            return Kernels.of_products(sizes, [sheet], one, (2, 2, 2))
         return neusight.kernels([{**row, "Device": sheet.name, "Latency": "1"} for row in rows], [sheet])
 
 

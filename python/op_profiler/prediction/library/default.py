@@ -26,6 +26,7 @@ import numpy as np
 
 from op_profiler.dataset.formats.format import Convolutions
 from op_profiler.lean_imports import load_xgboost
+from op_profiler.prediction.latency.trees import boost
 from op_profiler.prediction.library.library_predictor import LibraryPrediction
 from op_profiler.prediction.library.neighbours import TableRoofline, bases_us, blocked_us, shape_features, surroundings
 
@@ -324,11 +325,9 @@ def _disagreement(estimates: np.ndarray) -> np.ndarray:
 
 
 def _boost(features: np.ndarray, targets: np.ndarray, settings: dict[str, Any], rounds: int, seed: int) -> Any:
-    xgboost = load_xgboost()
-
-    chosen = {"subsample": 0.7, "tree_method": "hist", "max_bin": 128, **settings, "seed": seed}
+    chosen = {"subsample": 0.7, "tree_method": "hist", "max_bin": 128, **settings}
     rounds = int(np.clip(len(targets) // 20, 100, rounds))  # few entries need fewer rounds
-    return xgboost.train(chosen, xgboost.DMatrix(features, targets), rounds)
+    return boost(features, targets, chosen, rounds, seed)
 
 
 def _ask(model: Any, features: np.ndarray) -> np.ndarray:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from op_profiler.dataset.formats.format import Convolutions
-from op_profiler.errors import MissingPackageError
-from op_profiler.lean_imports import load_xgboost
+from op_profiler.errors import needing
+from op_profiler.prediction.latency.trees import boost
 from op_profiler.prediction.library.library_predictor import LibraryPrediction
 
 
@@ -58,8 +58,7 @@ class _DefaultBoosting:
         self._booster: Any = None
 
     def fit(self, features: np.ndarray, targets: np.ndarray) -> None:
-        library = load_xgboost()
-        self._booster = library.train({"seed": self._seed}, library.DMatrix(features, targets), 100)
+        self._booster = boost(features, targets, {}, 100, self._seed)
 
     def predict(self, features: np.ndarray) -> np.ndarray:
         return np.asarray(self._booster.inplace_predict(features))
@@ -69,10 +68,8 @@ def _model(name: str, seed: int) -> Any:
     """Return a regressor with the default settings of its library, as in the original estimator."""
     if name == "xgboost":
         return _DefaultBoosting(seed)
-    try:
+    with needing("scikit-learn", f"the predictor {name}", extra="predict"):
         from sklearn import ensemble, tree
-    except ImportError as error:
-        raise MissingPackageError("scikit-learn", f"the predictor {name}", extra="predict") from error
     if name == "random_forest":
         return ensemble.RandomForestRegressor(random_state=seed, n_jobs=-1)
     return tree.DecisionTreeRegressor(random_state=seed)

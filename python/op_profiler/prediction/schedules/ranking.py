@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from op_profiler.lean_imports import load_xgboost
+from op_profiler.prediction.latency.trees import boost
 
 _LOOPS = ("ic.o", "ic.i", "kh", "kw", "k.o", "k.i", "y")
 _UNROLL = {"none": 0.0, "tile": 1.0, "tile and reduction": 2.0}
@@ -45,11 +45,19 @@ def examples(rows: Iterable[Mapping[str, Any]]) -> list[Example]:
     found = []
     for row in rows:
         features = features_of(row, str(row["template"]), row, int(row["threads"]))
-        latency = row["median_us"]
-        known = latency is not None and not math.isnan(latency)
-        group = "|".join(str(row[name]) for name in ("operator_key", "threads", "cache", "device_key"))
-        found.append(Example(str(row["operator_key"]), group, features, float(latency) if known else math.inf))
+        found.append(Example(str(row["operator_key"]), group_of(row), features, time_of(row)))
     return found
+
+
+def group_of(row: Mapping[str, Any]) -> str:
+    """Return a text that identifies the operator, thread count, cache state and device of a row of the flat table."""
+    return "|".join(str(row[name]) for name in ("operator_key", "threads", "cache", "device_key"))
+
+
+def time_of(row: Mapping[str, Any]) -> float:
+    """Return the median time of a row of the flat table in microseconds; inf for a schedule that failed."""
+    us = row["median_us"]
+    return math.inf if us is None or math.isnan(us) else float(us)
 
 
 def features_of(
@@ -67,12 +75,12 @@ def features_of(
     sizes = _sizes(operator)
     values = {f"size_{name}": math.log2(max(size, 1)) for name, size in sizes.items()}
     values["flops"] = math.log2(max(float(operator["flops"]), 1.0))
-    values["stride"] = float(_attribute(operator, "strides", 1))
+    values["stride"] = stride_of(operator)
     values["winograd"] = float("winograd" in template)
     values["own"] = float(template.endswith(".op_profiler"))
     tile: Mapping[str, Any] = factors["tile"] or {}
     split: Mapping[str, Any] = factors["split"] or {}
-    present = {axis: _number(size) for axis, size in tile.items() if size is not None}
+    present = {axis: float(size) for axis, size in tile.items() if size is not None}
     for axis, size in present.items():
         values[f"tile_{axis}"] = math.log2(max(size, 1))
         if axis in sizes:
@@ -81,7 +89,7 @@ def features_of(
     values["register_tile"] = math.log2(max(vectors, 1))
     for size in split.values():
         if size is not None:
-            values["split"] = math.log2(max(_number(size), 1))
+            values["split"] = math.log2(max(float(size), 1))
     values["fuse"] = float(factors["fuse"] or 0)
     values["vectorize"] = math.log2(max(float(factors["vectorize"] or 1), 1))
     values["unroll"] = _UNROLL.get(str(factors["unroll"]), 0.0)
@@ -130,21 +138,18 @@ def _sizes(operator: Mapping[str, Any]) -> dict[str, float]:
     return {f"d{i}": size for i, size in enumerate(output)}
 
 
-def _shape(tensor: Any) -> tuple[float, ...]:
-    shape = tensor["shape"] if isinstance(tensor, Mapping) else tensor.shape
-    return tuple(float(d) for d in shape)
+def _shape(tensor: Mapping[str, Any]) -> tuple[float, ...]:
+    return tuple(float(d) for d in tensor["shape"])
 
 
-def _attribute(operator: Mapping[str, Any], name: str, default: float) -> float:
-    for attrs in operator["attrs"]:
-        if name in attrs:
-            value = attrs[name]
-            return float(value[0] if isinstance(value, (list, tuple)) else value)
-    return default
+def stride_of(operator: Mapping[str, Any]) -> float:
+    """Return the stride of an operator along its first axis; 1 if it has none.
 
-
-def _number(value: Any) -> float:
-    return float(value)
+    Args:
+        operator: as in `features_of`.
+    """
+    strides = next((attrs["strides"] for attrs in operator["attrs"] if "strides" in attrs), 1)
+    return float(strides[0] if isinstance(strides, (list, tuple)) else strides)
 
 
 class RankingModel:
@@ -155,18 +160,15 @@ class RankingModel:
         self._booster = booster
 
     @classmethod
-    def train(cls, data: Sequence[Example], seed: int = 0) -> RankingModel:
+    def train(cls, data: Sequence[Example]) -> RankingModel:
         """Return a ranking that is fitted to trials.
 
         Args:
             data: at least 50 trials, of at least two operators.
-            seed: seed of the regression.
 
         Raises:
             ValueError: there are too few trials.
         """
-        xgboost = load_xgboost()
-
         best = best_of_groups(data)
         usable = [e for e in data if math.isfinite(best[e.group])]
         if len(usable) < 50 or len({e.operator for e in usable}) < 2:
@@ -174,17 +176,16 @@ class RankingModel:
         names = sorted({name for e in usable for name in e.features})
         target = np.array([min(math.log(e.latency_us / best[e.group]), _SLOWEST) for e in usable])
         weights = np.exp(-target)  # the order of slow schedules does not matter
-        matrix = xgboost.DMatrix(_matrix(usable, names), label=target, weight=weights + 0.05, feature_names=names)
         parameters = {
             "max_depth": 7,
             "eta": 0.06,
             "subsample": 0.8,
             "colsample_bytree": 0.6,
             "min_child_weight": 3,
-            "seed": seed,
             "nthread": 1,  # for thousands of rows, more threads are no faster, and 10 times slower under load
         }
-        return cls(names, xgboost.train(parameters, matrix, num_boost_round=_ROUNDS))
+        rows = _matrix([e.features for e in usable], names)
+        return cls(names, boost(rows, target, parameters, _ROUNDS, 0, weights + 0.05))
 
     def predict(self, features: Sequence[Mapping[str, float]]) -> np.ndarray:
         """Return the logarithm of the time divided by the operator's best time, for each schedule of one operator.
@@ -194,11 +195,7 @@ class RankingModel:
         Args:
             features: result of `features_of` for each schedule.
         """
-        xgboost = load_xgboost()
-
-        rows = np.array([[f.get(name, math.nan) for name in self._names] for f in features], dtype="float32")
-        predicted: np.ndarray = self._booster.predict(xgboost.DMatrix(rows, feature_names=self._names))
-        return predicted
+        return np.asarray(self._booster.inplace_predict(_matrix(features, self._names)))
 
 
 def best_of_groups(data: Iterable[Example]) -> dict[str, float]:
@@ -209,8 +206,8 @@ def best_of_groups(data: Iterable[Example]) -> dict[str, float]:
     return best
 
 
-def _matrix(data: Sequence[Example], names: Sequence[str]) -> np.ndarray:
-    return np.array([[e.features.get(name, math.nan) for name in names] for e in data], dtype="float32")
+def _matrix(features: Sequence[Mapping[str, float]], names: Sequence[str]) -> np.ndarray:
+    return np.array([[one.get(name, math.nan) for name in names] for one in features], dtype="float32")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,7 +17,7 @@ from op_profiler.json_text import brief
 from op_profiler.operators.cost import HEAVY
 from op_profiler.operators.operator import Operator
 from op_profiler.prediction.schedules.proposals import good_schedules, propose
-from op_profiler.prediction.schedules.ranking import RankingModel, RankingScore, evaluate, examples
+from op_profiler.prediction.schedules.ranking import RankingModel, RankingScore, evaluate, examples, group_of, time_of
 from op_profiler.schedules import record_files, records
 from op_profiler.schedules.records import Conditions
 from op_profiler.schedules.schedule import OWN_TEMPLATE, Schedule
@@ -25,7 +25,6 @@ from op_profiler.tuning.candidate import Candidate, TaskSpec
 
 if TYPE_CHECKING:
     from op_profiler.compilers.tvm_types import Target
-    from op_profiler.operators.operator import Operator
     from op_profiler.tuning.candidate import Runner, TrialResult
     from op_profiler.tuning.task import Task
 
@@ -38,7 +37,6 @@ _COLUMNS = (
     *("template", "knobs", "origin", "tile", "split", "fuse", "reorder", "compute_at", "vectorize", "unroll"),
     *("parallel", "threads", "cache", "device_key", "device_kind", "processor", "host_fingerprint", "median_us"),
 )
-_ALIKE = ("operator_key", "device_key", "threads", "cache")
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -222,16 +220,16 @@ def load_trials(db: str | None, shipped: Path | None, warn: Callable[[str], None
         OpProfilerError: the dataset cannot be read.
     """
     draw, rows = GroupDraw(MOST_TRIALS), list[dict[str, Any]]()
-    best: dict[tuple[Any, ...], dict[str, Any]] = {}
+    best: dict[str, dict[str, Any]] = {}
     of_unknown_threads = 0
     for row in _trials(db, shipped):
         if row["threads"] == 0 and str(row["template"]).endswith(OWN_TEMPLATE):  # GPUs have other templates
             of_unknown_threads += 1
             continue
-        if row["median_us"] is not None and not math.isnan(row["median_us"]):
-            known = best.setdefault(tuple(row[name] for name in _ALIKE), row)
+        if math.isfinite(time_of(row)):
+            known = best.setdefault(group_of(row), row)
             if row["median_us"] < known["median_us"]:
-                best[tuple(row[name] for name in _ALIKE)] = row
+                best[group_of(row)] = row
         if draw.takes(row["measurement_key"]):
             rows.append(row)
             if gone := draw.dropped():

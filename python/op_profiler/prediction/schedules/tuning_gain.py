@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from op_profiler.prediction.schedules.ranking import group_of, stride_of, time_of
+
 _NEIGHBOURS = 3
 _NEAR = 0.1
 _OWN = ".op_profiler"
@@ -40,14 +42,12 @@ class SearchedAnchor:
     """An anchor with the result of a search.
 
     Attributes:
-        group: text that identifies the operator, thread count, cache state and device.
         operator: the anchor, as a mapping with the field names of `op_profiler.operators.operator.Operator`.
         cache: cache state.
         rate: FLOPs per microsecond of the default schedule, divided by the rate of good schedules on that device.
         gain: logarithm of the time of the default schedule divided by the best time.
     """
 
-    group: str
     operator: Mapping[str, Any]
     cache: str
     rate: float
@@ -113,20 +113,19 @@ def searches(rows: Iterable[Mapping[str, Any]]) -> list[SearchedAnchor]:
     """Return the searches in rows of the flat table, except searches in which the default schedule was not timed."""
     groups: dict[str, tuple[Mapping[str, Any], _Least, _Least]] = {}
     for row in rows:
-        if row["median_us"] is not None and not math.isnan(row["median_us"]) and row["flops"]:
-            name = "|".join(str(row[column]) for column in ("operator_key", "threads", "cache", "device_key"))
-            _, own, default = groups.setdefault(name, (row, _Least(), _Least()))
+        if math.isfinite(time_of(row)) and row["flops"]:
+            _, own, default = groups.setdefault(group_of(row), (row, _Least(), _Least()))
             (own if str(row["template"]).endswith(_OWN) else default).note(row)
-    timed = [(name, row, own.us, default.us) for name, (row, own, default) in groups.items()]
-    timed = [one for one in timed if math.isfinite(one[2]) and math.isfinite(one[3])]
+    timed = [(row, own.us, default.us) for row, own, default in groups.values()]
+    timed = [one for one in timed if math.isfinite(one[1]) and math.isfinite(one[2])]
     attained: dict[tuple[Any, Any], list[float]] = {}
-    for _, row, best_us, _ in timed:
+    for row, best_us, _ in timed:
         attained.setdefault((row["device_key"], row["threads"]), []).append(row["flops"] / best_us)
     found = []
-    for name, row, best_us, default_us in timed:
+    for row, best_us, default_us in timed:
         usual = float(np.quantile(attained[row["device_key"], row["threads"]], 0.75))
         rate, gain = row["flops"] / default_us / usual, math.log(default_us / min(best_us, default_us))
-        found.append(SearchedAnchor(name, row, str(row["cache"]), rate, gain))
+        found.append(SearchedAnchor(row, str(row["cache"]), rate, gain))
     return found
 
 
@@ -166,6 +165,4 @@ def _winograd_applies(operator: Mapping[str, Any]) -> bool:
     anchor, params = str(operator["anchor"]), operator["params"]
     if "conv2d" not in anchor or "depthwise" in anchor or not params:
         return False
-    shape = params[0]["shape"] if isinstance(params[0], Mapping) else params[0].shape
-    strides = next((attrs["strides"] for attrs in operator["attrs"] if "strides" in attrs), [1])
-    return tuple(shape[2:4]) == (3, 3) and int(strides[0]) == 1
+    return tuple(params[0]["shape"][2:4]) == (3, 3) and stride_of(operator) == 1

@@ -56,16 +56,9 @@ def kernels(columns: dict[str, np.ndarray], processors: list[Processor]) -> Kern
     rows, wide, depth = (columns[name].astype(np.float64) for name in "mnk")
     kind = np.array([list(_BYTES).index(dtype) for dtype in columns["gemm_dtype"]])
     inputs, weights = np.array(list(_BYTES.values()))[kind].T
-    return Kernels(
-        sizes=np.stack([np.ones(len(rows)), rows, wide, depth], axis=1),
-        flops=2 * rows * wide * depth,
-        moved=inputs * rows * depth + weights * wide * depth + 2 * rows * wide,
-        kind=kind,
-        processor=kind,
-        processors=processors,
-        time_us=columns["latency"] * _MS,
-        more=np.zeros((len(rows), 0)),
-    )
+    sizes = np.stack([np.ones(len(rows)), rows, wide, depth], axis=1)
+    times = columns["latency"] * _MS
+    return Kernels.of_products(sizes, processors, times, (inputs, weights, 2), kind=kind, processor=kind)
 
 
 def read_columns(folder: Path, system: str, table: str, names: Sequence[str]) -> dict[str, np.ndarray]:
@@ -92,28 +85,6 @@ def read_table(folder: Path, system: str, reading: Reading) -> Kernels:
     return kernels({name: column[known] for name, column in columns.items()}, read_processors(folder, system))
 
 
-def batched(sizes: np.ndarray, processor: Processor, time_us: np.ndarray) -> Kernels:
-    """Return batched products in bfloat16.
-
-    Args:
-        sizes: shape (rows, 4): batch, rows, columns, depth.
-    """
-    batch, rows, columns, depth = sizes.T
-    nothing = np.zeros(len(sizes), dtype=np.int64)
-    flops = 2.0 * sizes.prod(axis=1)
-    more = np.zeros((len(sizes), 0))
-    return Kernels(
-        sizes=sizes,
-        flops=flops,
-        moved=2 * batch * (rows * depth + columns * depth + rows * columns),
-        kind=nothing,
-        processor=nothing,
-        processors=[processor],
-        time_us=time_us,
-        more=more,
-    )
-
-
 def read_batched_products(folder: Path, system: str) -> Kernels:
     """Return the batched products of latent attention in bfloat16, whose weights per head are 128 by 512 or 512 by
     128."""
@@ -124,7 +95,7 @@ def read_batched_products(folder: Path, system: str) -> Kernels:
     heads, tokens = (columns[name][kept].astype(np.float64) for name in ("num_heads", "num_tokens"))
     sizes = np.stack([heads, tokens, np.where(first, 512.0, 128.0), np.where(first, 128.0, 512.0)], axis=1)
     times = columns["latency"][kept] * _MS
-    return batched(sizes, read_processors(folder, system)[0], times)
+    return Kernels.of_products(sizes, read_processors(folder, system)[:1], times, (2, 2, 2))
 
 
 def held_out_sites(table: Kernels, seed: int) -> np.ndarray:

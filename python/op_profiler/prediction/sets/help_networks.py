@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from op_profiler.errors import MissingPackageError
-from op_profiler.prediction.sets.public_set import PublicSet, Published, Reading, Split, repository
+from op_profiler.errors import needing
+from op_profiler.prediction.sets.public_set import PublicSet, Published, Reading, repository
 from op_profiler.prediction.sets.transfer import TransferProblem
 
 _SAMPLES = 10
@@ -36,10 +36,8 @@ _MS = 1e3  # microseconds
 
 
 def _load(path: Path) -> object:
-    try:
+    with needing("torch", "reading the set help", extra="torch"):
         import torch
-    except ImportError as error:
-        raise MissingPackageError("torch", "reading the set help", extra="torch") from error
     return torch.load(path, weights_only=True)
 
 
@@ -57,13 +55,10 @@ def _read(folder: Path, seed: int) -> Reading:
         for name in known:
             settings.setdefault(_BATCH.sub("", name), []).append(times[name])
         task = TransferProblem(settings, _SAMPLES, items, seed)
-        reading.splits += [_whole(task, space, [times[name] for name in new], published)]
+        devices = f"the new devices but for {_SAMPLES} networks each"
+        reading.splits.append(task.split(f"{space}, all", [times[name] for name in new], devices, published))
         reading.splits += [task.split(f"{space}, {name}", [times[name]], f"{name} but for {_SAMPLES}") for name in new]
     return reading
-
-
-def _whole(task: TransferProblem, space: str, times: list[np.ndarray], published: Published | None) -> Split:
-    return task.split(f"{space}, all", times, f"the new devices but for {_SAMPLES} networks each", published)
 
 
 def _items(folder: Path, space: str, count: int) -> np.ndarray:

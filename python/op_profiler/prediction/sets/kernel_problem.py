@@ -11,12 +11,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from op_profiler.lean_imports import load_xgboost
-from op_profiler.prediction.latency.trees import Trees
+from op_profiler.prediction.latency.trees import Trees, boost
 from op_profiler.prediction.library.library_predictor import LibraryPrediction
 from op_profiler.prediction.sets.kernels import Kernels, Processor, features, log_bases, plain_features
 from op_profiler.prediction.sets.public_set import Published, Split
@@ -67,7 +66,10 @@ class KernelProblem:
     def _answer(self, method: str, test: Kernels) -> LibraryPrediction:
         if method == "default":
             return self._default.predict(test)
-        estimate = self._plain.estimate(test) if method == "trees" else np.log(test.roofline_us) + self._factor(test)
+        if method == "trees":
+            estimate = np.asarray(self._plain.inplace_predict(plain_features(test)), dtype=np.float64)
+        else:
+            estimate = np.log(test.roofline_us) + self._factor(test)
         return LibraryPrediction.without_interval(np.exp(estimate))
 
     @functools.cached_property
@@ -75,8 +77,9 @@ class KernelProblem:
         return KernelPredictor.fit(self._train, self._seed)
 
     @functools.cached_property
-    def _plain(self) -> _Plain:
-        return _Plain(self._train, self._seed)
+    def _plain(self) -> Booster:
+        """Gradient boosting with the library's default settings on the logarithm of the time."""
+        return boost(plain_features(self._train), np.log(self._train.time_us), {}, _PLAIN_ROUNDS, self._seed)
 
     def _factor(self, test: Kernels) -> np.ndarray:
         """Return, for each test row, the median logarithm of time divided by roofline of the training rows of its kind;
@@ -84,16 +87,6 @@ class KernelProblem:
         ratio = np.log(self._train.time_us / self._train.roofline_us)
         kinds = {kind: np.median(ratio[self._train.kind == kind]) for kind in np.unique(self._train.kind)}
         return np.array([kinds.get(kind, np.median(ratio)) for kind in test.kind])
-
-
-class _Plain:
-    """Gradient boosting with the library's default settings on the logarithm of the time."""
-
-    def __init__(self, train: Kernels, seed: int) -> None:
-        self._model = boost(plain_features(train), np.log(train.time_us), {}, _PLAIN_ROUNDS, seed)
-
-    def estimate(self, test: Kernels) -> np.ndarray:
-        return np.asarray(self._model.inplace_predict(plain_features(test)), dtype=np.float64)
 
 
 Limits = dict[int, tuple[list[float], list[float]]]
@@ -324,9 +317,3 @@ def _distances(test: Kernels, known: Sequence[Processor]) -> np.ndarray:
         for processor in test.processors
     ]
     return np.array(each)[test.processor]
-
-
-def boost(columns: np.ndarray, targets: np.ndarray, settings: dict[str, Any], rounds: int, seed: int) -> Booster:
-    """Return a model that is fitted by gradient boosting, with xgboost's default settings except for `settings`."""
-    library = load_xgboost()
-    return library.train({"seed": seed, **settings}, library.DMatrix(columns, targets), rounds)

@@ -61,6 +61,34 @@ class Kernels:
     time_us: np.ndarray
     more: np.ndarray
 
+    @classmethod
+    def of_products(
+        cls,
+        sizes: np.ndarray,
+        processors: Sequence[Processor],
+        time_us: np.ndarray,
+        element_bytes: Sequence[np.ndarray | float],
+        **others: np.ndarray,
+    ) -> Kernels:
+        """Return products of matrices.
+
+        Args:
+            sizes, processors, time_us: as in `Kernels`.
+            element_bytes: bytes of an element of the input, of the weights and of the output; numbers, or one per row.
+            others: `kind`, `processor` and `more`; by default, zeros, zeros, and no further features.
+        """
+        batch, rows, columns, depth = sizes.T
+        of_input, of_weights, of_output = element_bytes
+        nothing = np.zeros(len(sizes), dtype=np.int64)
+        return cls(
+            sizes=sizes,
+            flops=2.0 * sizes.prod(axis=1),
+            moved=batch * (of_input * rows * depth + of_weights * columns * depth + of_output * rows * columns),
+            processors=processors,
+            time_us=time_us,
+            **{"kind": nothing, "processor": nothing, "more": np.zeros((len(sizes), 0)), **others},
+        )
+
     def __len__(self) -> int:
         return len(self.time_us)
 

@@ -34,16 +34,12 @@ def kernels(rows: list[dict[str, str]], processors: dict[str, Processor]) -> Ker
                 _CACHE_BYTES,
             )
     names = list(processors)
-    high, wide, depth = np.array([[float(row[key]) for key in "MNK"] for row in rows]).T
-    return Kernels(
-        sizes=np.stack([np.ones(len(rows)), high, wide, depth], axis=1),
-        flops=2 * high * wide * depth,
-        moved=high * depth + wide * depth + 2 * high * wide,
-        kind=np.zeros(len(rows)),
+    return Kernels.of_products(
+        np.array([[1.0, *(float(row[key]) for key in "MNK")] for row in rows]),
+        list(processors.values()),
+        np.array([float(row["avg_duration"]) for row in rows]),
+        (1, 1, 2),
         processor=np.array([names.index(row["hardware"]) for row in rows]),
-        processors=list(processors.values()),
-        time_us=np.array([float(row["avg_duration"]) for row in rows]),
-        more=np.zeros((len(rows), 0)),
     )
 
 

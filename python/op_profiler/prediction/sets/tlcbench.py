@@ -33,16 +33,13 @@ def kernels(records: Sequence[Record], processor: Processor) -> Kernels:
         data, weight = (tensor.shape for tensor in TaskArguments.of(record.arguments, windows=0).tensors[:2])
         batch = math.prod(data[:-2])
         sizes.append((float(batch), float(data[-2]), float(weight[-2]), float(data[-1])))
-    batch, rows, columns, depth = np.array(sizes).T
     templates = sorted({record.template for record in records})
-    return Kernels(
-        sizes=np.array(sizes),
-        flops=2 * batch * rows * columns * depth,
-        moved=4 * batch * (rows * depth + columns * depth + rows * columns),
+    return Kernels.of_products(
+        np.array(sizes),
+        [processor],
+        np.array([record.mean_seconds * _US for record in records]),
+        (4, 4, 4),
         kind=np.array([templates.index(record.template) for record in records]),
-        processor=np.zeros(len(records), dtype=int),
-        processors=[processor],
-        time_us=np.array([record.mean_seconds * _US for record in records]),
         more=np.array([_knobs(record) for record in records]),
     )
 

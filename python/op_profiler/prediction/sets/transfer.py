@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from op_profiler.prediction.latency.trees import boost
 from op_profiler.prediction.library.library_predictor import LibraryPrediction
-from op_profiler.prediction.sets.kernel_problem import boost
 from op_profiler.prediction.sets.public_set import Published, Split
 
 _COVERAGE = 0.9

@@ -7,7 +7,6 @@ import math
 _TIMES = (("s", 1e6), ("ms", 1e3), ("us", 1.0), ("ns", 1e-3))
 _UNKNOWN_DIGITS = 3
 _MOST_DECIMALS = 3  # of microseconds: clocks count nanoseconds
-_SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def time_text(us: float) -> str:
@@ -46,15 +45,6 @@ def half_width(low: float | None, high: float | None) -> float | None:
 def _power_of_ten(value: float) -> int:
     """Return the power of ten of the first significant digit of a number; 0 for the number 0."""
     return math.floor(math.log10(abs(value))) if value else 0
-
-
-def size_text(count: float) -> str:
-    """Return a number of bytes as text with a binary prefix, such as ``1.5 MiB``."""
-    power = 0
-    while abs(count) >= 1024 and power < len(_SIZES) - 1:
-        count /= 1024
-        power += 1
-    return f"{count:.4g} {_SIZES[power]}"
 
 
 def rate_text(per_us: float, unit: str) -> str:

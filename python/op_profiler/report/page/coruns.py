@@ -11,6 +11,7 @@ from op_profiler.operators.titles import title_of
 from op_profiler.option_values import several
 from op_profiler.parallel.corun.comparison import outputs_agree
 from op_profiler.parallel.corun.timing import NO_INTERVAL
+from op_profiler.parallel.planning.plan import placed
 from op_profiler.report.page.amounts import time_text
 from op_profiler.report.page.several_models import Bar, CorunPart
 
@@ -58,23 +59,21 @@ def _bars(result: CorunResult) -> list[Bar]:
     """Return the bars of one run of the plan."""
     graph = result.compared_graph
     bars = []
-    for number, stage in enumerate(result.compared.stages):
-        for group in stage.groups:
-            for step in group.steps:
-                node = graph.nodes[step.node]
-                start, end = (round(float(us), 3) for us in result.compared_run.timeline_us[step.node])
-                bars.append(
-                    Bar(
-                        name=title_of(node.operator.op_names),
-                        model=node.model,
-                        anchor=node.operator.anchor,
-                        lanes=list(group.cores[: step.threads]),
-                        threads=step.threads,
-                        stage=number,
-                        start_us=start,
-                        end_us=end,
-                    )
-                )
+    for number, step, cores in placed(result.compared.stages):
+        node = graph.nodes[step.node]
+        start, end = (round(float(us), 3) for us in result.compared_run.timeline_us[step.node])
+        bars.append(
+            Bar(
+                name=title_of(node.operator.op_names),
+                model=node.model,
+                anchor=node.operator.anchor,
+                lanes=list(cores),
+                threads=step.threads,
+                stage=number,
+                start_us=start,
+                end_us=end,
+            )
+        )
     return bars
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import msgspec
 from sqlalchemy import select
 
-from op_profiler.dataset import schema
+from op_profiler.dataset import queries, schema
+from op_profiler.option_values import size_text
 from op_profiler.prediction.latency.devices import full_name
-from op_profiler.report.page.amounts import size_text
 from op_profiler.report.page.document import (
     Alone,
     DevicePart,
@@ -163,14 +163,7 @@ def _cache(dataset: Dataset, model_key: str) -> Cache:
 
 def _timings(dataset: Dataset, model_key: str, cache: Cache) -> dict[int, StoredTiming]:
     """Return the timings of the whole model by ascending thread count."""
-    table = schema.model_timings
-    query = (
-        select(schema.settings.c.threads)
-        .join(table, table.c.settings_key == schema.settings.c.key)
-        .where(table.c.model_key == model_key, schema.settings.c.cache == cache)
-        .distinct()
-    )
-    counts = sorted(row["threads"] for row in dataset.rows(query))
+    counts = [row["threads"] for row in dataset.rows(queries.thread_counts(model_key, cache))]
     found = {n: dataset.find_model_timing(model_key, threads=n, cache=cache) for n in counts}
     return {n: timing for n, timing in found.items() if timing is not None}
 
