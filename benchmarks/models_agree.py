@@ -2,8 +2,8 @@
 
 The cases are: each model type of the installed transformers, with a small configuration (`small_transformers_common`),
 and each model of torchvision and pretrainedmodels at its usual size. Each is loaded, lowered, built by relay and
-compared with torch as a collection does it, with random weights, in a process of its own. A model that the library
-cannot build, or whose outputs decide nothing, has no reference. It takes about three hours on two cores. Results are
+compared with torch as a collection does it, with random weights. A model that the library cannot build, or whose
+outputs decide nothing, has no reference. It takes about three hours on two cores. Results are
 stored in a file, and the next run resumes there.
 
 Goal: no model differs or crashes, and no refusal is a text of TVM's.
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 SETS = ("transformers", "local")
 _TITLES = {"transformers": "transformers", "local": "torchvision and pretrainedmodels"}
-_SECONDS = 900.0
+_SECONDS = 600.0
+_MODELS_OF_A_PROCESS = 10
 _SEQUENCE = 16  # tokens; scans over a sequence are unrolled
 
 
@@ -40,6 +41,7 @@ def names_of(source: str) -> list[str]:
 def judge(source: str, name: str) -> Verdict:
     """Compare one model with torch."""
     with tempfile.TemporaryDirectory() as text:
+        os.environ["OP_PROFILER_CACHE"] = str(Path(text) / "cache")  # no build is needed twice, and all take gigabytes
         if source != "transformers":
             return _compared(source, name)
         folder = Path(text) / name
@@ -107,7 +109,13 @@ def main() -> None:
     for source in [arguments.only] if arguments.only else SETS:
         names = [name for name in names_of(source) if wanted is None or name in wanted]
         found = found_of(
-            source, names, arguments.keep, arguments.jobs, __file__, seconds=_SECONDS, cases_of_a_process=1
+            source,
+            names,
+            arguments.keep,
+            arguments.jobs,
+            __file__,
+            seconds=_SECONDS,
+            cases_of_a_process=_MODELS_OF_A_PROCESS,
         )
         rows.append({"framework": source, **totals(found.values())})
         told += wrong_rows(source, found)
