@@ -12,9 +12,10 @@ from typing import Any
 from op_profiler.frontends.transformers import _library
 
 MOST_WEIGHTS = 60_000_000
-_LAYERS, _WORDS, _EXPERTS = 2, 1000, 4
+_LAYERS, _WORDS, _EXPERTS, _CHOSEN = 2, 1000, 4, 2
 _LAYER_FIELD = re.compile(r"(^|_)(layers?|depths?|blocks?|n_layer|num_hidden_groups)$")
 _EXPERT_FIELD = re.compile(r"(^|_)(experts|n_routed_experts|moe_num_experts)$")
+_CHOSEN_FIELD = re.compile(r"experts_per_tok|(^|_)top_?k($|_)|_topk($|_)|topk_group")
 _WIDTH_FIELD = re.compile(
     r"(^|_)(hidden|embed|embedding|ffn|intermediate|inner|head|state|latent|conv|feature|output|projection|mlp|model)?_?"
     r"(dim|size|width|channels)s?$|^(d_model|d_ff|d_kv|d_inner|n_embd|n_inner)$"
@@ -88,6 +89,8 @@ def _field(name: str, value: Any, divisor: int, left_out: tuple[str, ...]) -> An
         return smaller if is_whole else value
     if type(value) is not int:
         return value
+    if _CHOSEN_FIELD.search(name):
+        return min(value, _CHOSEN)
     if name in ("vocab_size", "vocabulary_size"):
         return min(value, _WORDS)
     if _OTHER_FIELD.search(name):

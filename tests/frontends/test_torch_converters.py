@@ -9,6 +9,12 @@ import pytest
 
 from .lowered import check
 
+
+def weights(torch: Any, groups: int) -> Any:
+    """Of grouped products."""
+    return torch.linspace(-1, 1, groups * 4 * 8).reshape(groups, 4, 8)
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "rms_norm": lambda torch, x: (
         torch.nn.functional.rms_norm(x, (6,), torch.arange(6.0)),
@@ -39,7 +45,23 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         torch.nn.functional.cosine_similarity(x, x.roll(1, 2)),
         torch.nn.functional.cosine_similarity(x[:1], x[:, :1], dim=-1),
     ),
-    "scales": lambda torch, x: (torch.exp2(x), torch.deg2rad(x), torch.rad2deg(x), torch.cumprod(x, 2), +x),
+    "scales": lambda torch, x: (
+        torch.expm1(x),
+        torch.expm1(x * 1e-6),
+        torch.exp2(x),
+        torch.deg2rad(x),
+        torch.rad2deg(x),
+        torch.cumprod(x, 2),
+        +x,
+    ),
+    "counts": lambda torch, x: (torch.histc(x, 5, -1, 1), torch.histc((x * 3).round(), bins=4, min=0, max=3)),
+    "experts": lambda torch, x: (
+        torch.nn.functional.grouped_mm(x.reshape(-1, 4), weights(torch, 3), offs=torch.tensor([2, 2, 12]).int()),
+        torch.nn.functional.grouped_mm(
+            x.reshape(-1, 4)[:3], weights(torch, 8), offs=torch.tensor([0, 1, 1, 2, 3, 3, 3, 3]).int()
+        ),
+        torch.nn.functional.grouped_mm(x.reshape(-1, 4)[:8].reshape(2, 4, 4), weights(torch, 2)),
+    ),
     "unfold": lambda torch, x: (x.unfold(2, 3, 2), x.unfold(1, 2, 2), x.unfold(-1, 4, 1)),
     "moved": lambda torch, x: (x.movedim(0, 2), torch.moveaxis(x, (0, 1), (-1, 0)), x.mT),
     "stacked": lambda torch, x: (
