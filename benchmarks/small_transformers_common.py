@@ -41,7 +41,10 @@ def write_small(kind: str, folder: Path) -> int:
     import torch
 
     library = _library()
-    default = library.AutoConfig.for_model(kind)
+    try:
+        default = library.AutoConfig.for_model(kind)
+    except Exception as error:  # the default configuration needs fields
+        raise NoSmallConfigurationError(str(error)[:200]) from error
     reason: object = "none"
     for config in _smaller(default.to_dict()):
         try:
@@ -73,10 +76,11 @@ def _reduced(config: Mapping[str, Any], divisor: int, left_out: tuple[str, ...])
         if isinstance(value, list) and len(value) in before:  # one entry a layer
             found[name] = value[:_LAYERS]
     words = found.get("vocab_size")
-    free = iter(range((words if isinstance(words, int) else _WORDS) - 1, 0, -1))
+    words = words if isinstance(words, int) else _WORDS
     for name, value in found.items():
         if name.endswith(("_token_id", "_token_index")) and isinstance(value, int) and value >= _WORDS:
-            found[name] = next(free)
+            words -= 1  # no two of them are equal
+            found[name] = words
     return found
 
 

@@ -20,7 +20,6 @@ from op_profiler.frontends.importers.relay_values import quick_converters, shape
 from op_profiler.frontends.importers.torch_attention import ATTENTION_CONVERTERS
 from op_profiler.frontends.importers.torch_converters import CONVERTERS
 from op_profiler.frontends.importers.torch_elementwise import ELEMENTWISE_CONVERTERS
-from op_profiler.frontends.importers.torch_experts import EXPERT_CONVERTERS
 from op_profiler.frontends.importers.torch_graph import prepare
 from op_profiler.frontends.importers.torch_kinds import kinds_of
 from op_profiler.frontends.importers.torch_layers import WRAPPED, noted_locations
@@ -234,7 +233,7 @@ def _one_copy_of_weights() -> contextlib.AbstractContextManager[None]:
 def _converters() -> dict[str, Any]:
     """Return the converters that take precedence over TVM's own, by operator."""
     known = CONVERTERS | ELEMENTWISE_CONVERTERS | LAYOUT_CONVERTERS
-    known |= TYPE_CONVERTERS | OPTION_CONVERTERS | PLACE_CONVERTERS | EXPERT_CONVERTERS
+    known |= TYPE_CONVERTERS | OPTION_CONVERTERS | PLACE_CONVERTERS
     return known | ATTENTION_CONVERTERS | _RECURRENT_CONVERTERS | WINDOW_CONVERTERS
 
 

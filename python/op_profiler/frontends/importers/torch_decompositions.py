@@ -12,6 +12,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
 
 from op_profiler.frontends.importers.relay_values import tvm_converters
+from op_profiler.frontends.importers.torch_compositions import compositions
 from op_profiler.frontends.importers.torch_layers import copy_location
 from op_profiler.frontends.importers.torch_library import torch
 from op_profiler.frontends.importers.torch_nodes import nodes_of
@@ -53,7 +54,7 @@ def _decomposition(node: Any, converters: Container[str]) -> Any:
             return None
         table = {op: plain for op, plain in _table().items() if not _is_known(_kind(op), converters)}
         call = functools.partial(_called, operator, given)
-        plainer = make_fx(call, decomposition_table=table, tracing_mode="fake")(*tensors)
+        plainer = make_fx(call, decomposition_table=table, tracing_mode="fake", _allow_non_fake_inputs=True)(*tensors)
     except Exception:  # a decomposition fails in any way, for instance because it needs values
         return None
     made = [one.target for one in plainer.graph.nodes if one.op == "call_function"]
@@ -76,7 +77,11 @@ def _table() -> dict[Any, Any]:
 
     packets = (getattr(torch.ops.prims, name, None) for name in prims.__all__)
     primitives = (packet.default for packet in packets if hasattr(packet, "default"))
-    return {**decomposition_table, **{one: one.impl_aten for one in primitives if hasattr(one, "impl_aten")}}
+    return {
+        **decomposition_table,
+        **compositions(),
+        **{one: one.impl_aten for one in primitives if hasattr(one, "impl_aten")},
+    }
 
 
 def _kind(operator: Any) -> str:
@@ -95,7 +100,8 @@ class _Tensor(int):
 
 
 def _argument(value: Any, tensors: list[Any]) -> Any:
-    """Return an argument of an operator. A tensor becomes a `_Tensor`, and zeros of its shape are added to `tensors`.
+    """Return an argument of an operator. A tensor becomes a `_Tensor`, and one of its shape and strides is added to
+    `tensors`.
 
     Raises:
         ValueError: the argument is known only at run time, or a tensor has no known shape.
@@ -108,7 +114,8 @@ def _argument(value: Any, tensors: list[Any]) -> Any:
     sizes = kind.sizes() if kind.kind() == "TensorType" else None
     if sizes is None or kind.dtype() is None:
         raise ValueError(f"{value.debugName()} is not known")
-    tensors.append(torch.zeros(sizes, dtype=kind.dtype()))
+    strides = kind.strides() or torch.zeros(sizes).stride()
+    tensors.append(torch.empty_strided(sizes, strides, dtype=kind.dtype()).zero_())
     return _Tensor(len(tensors) - 1)
 
 
@@ -118,7 +125,9 @@ def _called(operator: Any, given: Sequence[Any], *tensors: Any) -> Any:
             return [filled(one) for one in argument]
         return tensors[argument] if isinstance(argument, _Tensor) else argument
 
-    return operator(*map(filled, given))
+    schema = operator._schema.arguments
+    named = {one.name: filled(argument) for one, argument in zip(schema, given, strict=True) if one.kwarg_only}
+    return operator(*map(filled, given[: len(given) - len(named)]), **named)
 
 
 def _put_in_place(graph: Any, node: Any, found: Any) -> None:

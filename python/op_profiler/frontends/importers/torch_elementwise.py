@@ -110,14 +110,6 @@ def _cosine_similarity(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     return relay.sum(left * right, axis) / (norms[0] * norms[1])
 
 
-def _expm1(inputs: Sequence[Any], _: Sequence[str]) -> Any:
-    """aten::expm1(data): exp(x) - 1, exact for small values, as tanh(x / 2) * (exp(x) + 1)."""
-    relay = load_tvm().relay
-    data = inputs[0]
-    half = relay.tanh(relay.multiply(data, _like(0.5, data)))
-    return relay.multiply(half, relay.add(relay.exp(data), _like(1.0, data)))
-
-
 def _times(factor: float) -> _Converter:
     return lambda inputs, _: inputs[0] * _like(factor, inputs[0])
 
@@ -130,7 +122,6 @@ ELEMENTWISE_CONVERTERS = {
     "aten::clamp_max": _clamp("clamp_max", 0, 1),
     "aten::max": _extreme(largest=True),
     "aten::min": _extreme(largest=False),
-    "aten::expm1": _expm1,
     "aten::lerp": _lerp,
     "aten::softshrink": _shrink(soft=True),
     "aten::hardshrink": _shrink(soft=False),

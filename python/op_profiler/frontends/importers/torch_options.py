@@ -55,6 +55,8 @@ def spell_out_options(traced: Any) -> None:
             _count_from_the_front(traced, node)
         elif kind == "aten::slice":
             _close_slice(graph, node)
+        elif kind == "aten::cat":
+            _leave_out_empty(graph, node)
 
 
 def _multiply_by_alpha(graph: Any, node: Any) -> None:
@@ -127,6 +129,17 @@ def known_tensor(traced: Any, value: Any) -> Any:
     if path:
         known = functools.reduce(getattr, reversed(path), traced)
     return known if isinstance(known, torch.Tensor) else None
+
+
+def _leave_out_empty(graph: Any, node: Any) -> None:
+    """Leave out tensors of shape (0,), which torch joins with tensors of any shape."""
+    parts = list(node.inputsAt(0).node().inputs())
+    kept = [part for part in parts if part.type().kind() == "TensorType" and part.type().sizes() != [0]]
+    if node.inputsAt(0).node().kind() == "prim::ListConstruct" and 0 < len(kept) < len(parts):
+        with graph.insert_point_guard(node):
+            made = graph.insertNode(graph.create("prim::ListConstruct", kept, 1)).output()
+        made.setType(node.inputsAt(0).type())
+        node.replaceInput(0, made)
 
 
 def _close_slice(graph: Any, node: Any) -> None:
