@@ -15,7 +15,7 @@ from op_profiler.frontends.importers.relay_values import tvm_converters
 from op_profiler.frontends.importers.torch_compositions import compositions
 from op_profiler.frontends.importers.torch_layers import copy_location
 from op_profiler.frontends.importers.torch_library import torch
-from op_profiler.frontends.importers.torch_nodes import nodes_of
+from op_profiler.frontends.importers.torch_nodes import call, nodes_of, operator_of
 
 
 def decompose(graph: Any, converters: Container[str], prepare: Callable[[Any], None]) -> None:
@@ -46,15 +46,15 @@ def _decomposition(node: Any, converters: Container[str]) -> Any:
     """Return a trace of the operators that replace a node; None if there are none."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    operator = _operator(node)
+    operator = operator_of(node)
     tensors: list[Any] = []
     try:
         given = [_argument(value, tensors) for value in node.inputs()]
         if operator is None or any(tensor.is_complex() for tensor in tensors):
             return None
         table = {op: plain for op, plain in _table().items() if not _is_known(_kind(op), converters)}
-        call = functools.partial(_called, operator, given)
-        plainer = make_fx(call, decomposition_table=table, tracing_mode="fake", _allow_non_fake_inputs=True)(*tensors)
+        called = functools.partial(_called, operator, given)
+        plainer = make_fx(called, decomposition_table=table, tracing_mode="fake", _allow_non_fake_inputs=True)(*tensors)
     except Exception:  # a decomposition fails in any way, for instance because it needs values
         return None
     made = [one.target for one in plainer.graph.nodes if one.op == "call_function"]
@@ -88,13 +88,6 @@ def _kind(operator: Any) -> str:
     return str(operator.name()).partition(".")[0]
 
 
-def _operator(node: Any) -> Any:
-    """Return torch's operator of a node; None for an operator of another library."""
-    name, overload = torch._C.parse_schema(node.schema()).name, torch._C.parse_schema(node.schema()).overload_name
-    packet = getattr(torch.ops.aten, name.removeprefix("aten::"), None)
-    return getattr(packet, overload or "default", None)
-
-
 class _Tensor(int):
     """The place of a tensor among the tensors that an operator gets."""
 
@@ -125,9 +118,7 @@ def _called(operator: Any, given: Sequence[Any], *tensors: Any) -> Any:
             return [filled(one) for one in argument]
         return tensors[argument] if isinstance(argument, _Tensor) else argument
 
-    schema = operator._schema.arguments
-    named = {one.name: filled(argument) for one, argument in zip(schema, given, strict=True) if one.kwarg_only}
-    return operator(*map(filled, given[: len(given) - len(named)]), **named)
+    return call(operator, [filled(argument) for argument in given])
 
 
 def _put_in_place(graph: Any, node: Any, found: Any) -> None:

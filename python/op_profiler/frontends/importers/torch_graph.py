@@ -6,6 +6,7 @@
   no importer supports.
 - Names: scripts and exported programs call conv2d where a trace has _convolution, which the importer supports; they
   also check their inputs, which the example has already passed.
+- Integers that torch can compute: see `torch_numbers`.
 - Operators without a converter: see `torch_decompositions`.
 - Number types, options of operators and in-place writes, which the importer would ignore: see `torch_types`,
   `torch_options` and `torch_writes`.
@@ -19,6 +20,7 @@ from typing import Any
 from op_profiler.frontends.importers.torch_decompositions import decompose
 from op_profiler.frontends.importers.torch_layers import inline, note_location
 from op_profiler.frontends.importers.torch_library import torch
+from op_profiler.frontends.importers.torch_numbers import fold_integers
 from op_profiler.frontends.importers.torch_options import spell_out_options
 from op_profiler.frontends.importers.torch_types import spell_out_types
 from op_profiler.frontends.importers.torch_writes import say_without_writing
@@ -56,6 +58,7 @@ def prepare(traced: Any, model: Any, converters: Container[str]) -> None:
 
 def _spell_out_all(traced: Any) -> None:
     graph = traced.graph
+    fold_integers(traced)
     _name_as_traces_do(graph)
     spell_out_types(graph)
     spell_out_options(traced)

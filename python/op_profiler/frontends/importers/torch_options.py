@@ -5,7 +5,6 @@ Options that plainer operators can express are rewritten in the graph of the tra
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +15,7 @@ from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.frontends.importers.relay_values import dtype_of, shape_of
 from op_profiler.frontends.importers.torch_attention import attention_with_options
 from op_profiler.frontends.importers.torch_library import torch
-from op_profiler.frontends.importers.torch_nodes import insert, nodes_of
+from op_profiler.frontends.importers.torch_nodes import insert, known_tensor, nodes_of
 
 _SCALED = {"aten::add": 1, "aten::add_": 1, "aten::sub": 1, "aten::sub_": 1, "aten::rsub": 0}
 """Operators with an alpha, and the index of the input that it multiplies."""
@@ -24,8 +23,6 @@ _ATTENTION = "aten::scaled_dot_product_attention"
 _PACKED = ("aten::_pack_padded_sequence", "aten::_pad_packed_sequence")
 _FROM_THE_FRONT = ("aten::argmax", "aten::argmin", "aten::argsort", "aten::nonzero")
 """Operators whose results are never negative."""
-_COPIES = ("aten::alias", "aten::lift_fresh_copy", "aten::to", "aten::detach", "aten::clone")
-"""Operators whose results have the values of their inputs."""
 
 # A graph may hold only operators that torch knows; this one is torch's, and unknown to the importer.
 _TRUNCATED = "aten::divide"
@@ -115,20 +112,6 @@ def _is_from_the_front(traced: Any, index: Any) -> bool:
         bounds = [value.toIValue() for value in list(node.inputs())[: max(1, node.inputsSize() - 4)]]
         return None not in bounds and min(bounds) >= 0
     return node.kind() in _FROM_THE_FRONT
-
-
-def known_tensor(traced: Any, value: Any) -> Any:
-    """Return the tensor of a value that is a constant or a buffer of the module; None for other values."""
-    path: list[str] = []
-    while value.node().kind() in _COPIES:
-        value = value.node().inputsAt(0)
-    known = value.toIValue()
-    while known is None and value.node().kind() == "prim::GetAttr":
-        path.append(value.node().s("name"))
-        value = value.node().inputsAt(0)
-    if path:
-        known = functools.reduce(getattr, reversed(path), traced)
-    return known if isinstance(known, torch.Tensor) else None
 
 
 def _leave_out_empty(graph: Any, node: Any) -> None:
