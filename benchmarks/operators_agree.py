@@ -13,19 +13,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import os
-import sys
-from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from common import ROOT, at_most, every, provenance, store
-
-sys.path.insert(0, str(ROOT / "tests" / "frontends"))
-from operator_sets.case import Case, Outcome, Verdict
-from operator_sets.running import judge_all, serve
+from agreement_common import Case, Outcome, Verdict, found_of, judge, serve, totals, wrong_rows
+from common import at_most, every, provenance, store
 
 if TYPE_CHECKING:
     from common import Tables
@@ -34,33 +27,9 @@ SETS = ("onnx", "torch", "tflite")
 _TITLES = {"onnx": "ONNX", "torch": "torch", "tflite": "TFLite"}
 
 
-def cases_of(framework: str) -> list[Case]:
-    """All cases of a framework; an importer's process needs no other one's."""
-    return list(importlib.import_module(f"operator_sets.{framework}_cases").cases())
-
-
-def found_of(framework: str, names: Sequence[str], kept: Path | None, jobs: int) -> dict[str, Verdict]:
-    """The verdicts of cases by their names.
-
-    Args:
-        kept: lines of JSON, of this run and of earlier ones of the same commit.
-    """
-    now = provenance()
-    lines = kept.read_text().splitlines() if kept is not None and kept.exists() else []
-    entries = [entry for entry in map(json.loads, lines) if entry["provenance"] == now]
-    known = {e["name"]: Verdict(Outcome(e["outcome"]), e["detail"]) for e in entries if e["framework"] == framework}
-    known = {name: verdict for name, verdict in known.items() if name in names}
-    command = [sys.executable, __file__, "--serve", framework]
-    missing = [name for name in names if name not in known]
-    for count, (name, verdict) in enumerate(judge_all(missing, command, jobs), 1):
-        known[name] = verdict
-        if kept is not None:
-            entry = {"framework": framework, "name": name, "outcome": verdict.outcome, "detail": verdict.detail}
-            with kept.open("a") as file:
-                file.write(json.dumps({**entry, "provenance": now}) + "\n")
-        if count % 200 == 0:
-            print(f"{framework}: {count} of {len(missing)} cases", file=sys.stderr, flush=True)
-    return {name: known[name] for name in names}
+def cases_of(framework: str) -> dict[str, Case]:
+    """All cases of a framework by their names; an importer's process needs no other one's."""
+    return {case.name: case for case in importlib.import_module(f"operator_sets.{framework}_cases").cases()}
 
 
 def shares(framework: str, found: dict[str, Verdict], operators: dict[str, str]) -> dict[str, Any]:
@@ -69,19 +38,14 @@ def shares(framework: str, found: dict[str, Verdict], operators: dict[str, str])
     Args:
         operators: of the cases, by their names.
     """
-    outcomes = Counter(verdict.outcome for verdict in found.values())
-    judged = [one for one in Outcome if one not in (Outcome.INVALID, Outcome.ABSENT)]
     of_operator: dict[str, set[Outcome]] = {}
     for name, verdict in found.items():
-        if verdict.outcome in judged:
+        if verdict.outcome not in (Outcome.INVALID, Outcome.ABSENT):
             of_operator.setdefault(operators[name], set()).add(verdict.outcome)
     wrong = {Outcome.DIFFERS, Outcome.CRASHES}
     return {
         "framework": framework,
-        "cases": sum(outcomes[one] for one in judged),
-        **{one.value: outcomes[one] for one in judged},
-        "no_reference": outcomes[Outcome.INVALID],
-        "texts_of_tvm": sum(verdict.has_text_of_tvm for verdict in found.values()),
+        **totals(found.values()),
         "operators": len(of_operator),
         "operators_that_agree": sum(seen == {Outcome.AGREES} for seen in of_operator.values()),
         "operators_that_agree_or_are_refused": sum(not seen & wrong for seen in of_operator.values()),
@@ -115,20 +79,18 @@ def main() -> None:
     parser.add_argument("--serve", choices=SETS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:
-        serve(cases_of(arguments.serve))
+        cases = cases_of(arguments.serve)
+        serve(lambda name: judge(cases[name]))
         return
     print(provenance())
     wanted = arguments.operators.split(",") if arguments.operators else None
-    rows, told = [], []
+    rows: list[dict[str, Any]] = []
+    told: list[dict[str, str]] = []
     for framework in [arguments.only] if arguments.only else SETS:
-        operators = {c.name: c.operator for c in cases_of(framework) if wanted is None or c.operator in wanted}
-        found = found_of(framework, list(operators), arguments.keep, arguments.jobs)
+        operators = {n: c.operator for n, c in cases_of(framework).items() if wanted is None or c.operator in wanted}
+        found = found_of(framework, list(operators), arguments.keep, arguments.jobs, __file__)
         rows.append(shares(framework, found, operators))
-        for name, verdict in found.items():
-            if verdict.outcome in (Outcome.DIFFERS, Outcome.CRASHES) or verdict.has_text_of_tvm:
-                told.append({"framework": framework, "case": name, **_entry(verdict)})
-    for row in told:
-        print(f"{row['framework']} {row['case']}: {row['outcome']}: {row['detail']}")
+        told += wrong_rows(framework, found)
     for row in rows:
         print(", ".join(f"{name} {value}" for name, value in row.items()))
     headline = "; ".join(
@@ -141,10 +103,6 @@ def main() -> None:
     print(headline)
     tables = {"shares": rows, **({"wrong_or_unclear": told} if told else {})}
     store(__file__, headline, tables, whole=not (arguments.only or wanted))
-
-
-def _entry(verdict: Verdict) -> dict[str, str]:
-    return {"outcome": verdict.outcome.value, "detail": verdict.detail}
 
 
 if __name__ == "__main__":

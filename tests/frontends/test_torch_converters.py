@@ -9,6 +9,12 @@ import pytest
 
 from .lowered import check
 
+
+def weights(torch: Any, groups: int) -> Any:
+    """Of grouped products."""
+    return torch.linspace(-1, 1, groups * 4 * 8).reshape(groups, 4, 8)
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "rms_norm": lambda torch, x: (
         torch.nn.functional.rms_norm(x, (6,), torch.arange(6.0)),
@@ -39,7 +45,80 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         torch.nn.functional.cosine_similarity(x, x.roll(1, 2)),
         torch.nn.functional.cosine_similarity(x[:1], x[:, :1], dim=-1),
     ),
-    "scales": lambda torch, x: (torch.exp2(x), torch.deg2rad(x), torch.rad2deg(x), torch.cumprod(x, 2), +x),
+    "scales": lambda torch, x: (
+        torch.expm1(x),
+        torch.expm1(x * 1e-6),
+        torch.exp2(x),
+        torch.deg2rad(x),
+        torch.rad2deg(x),
+        torch.cumprod(x, 2),
+        +x,
+    ),
+    "counts": lambda torch, x: (torch.histc(x, 5, -1, 1), torch.histc((x * 3).round(), bins=4, min=0, max=3)),
+    "experts": lambda torch, x: (
+        torch.nn.functional.grouped_mm(x.reshape(-1, 4), weights(torch, 3), offs=torch.tensor([2, 2, 12]).int()),
+        torch.nn.functional.grouped_mm(
+            x.reshape(-1, 4)[:3], weights(torch, 8), offs=torch.tensor([0, 1, 1, 2, 3, 3, 3, 3]).int()
+        ),
+        torch.nn.functional.grouped_mm(x.reshape(-1, 4)[:8].reshape(2, 4, 4), weights(torch, 2)),
+    ),
+    "decomposed": lambda torch, x: (
+        torch.logaddexp(x, -x),
+        torch.frac(x),
+        torch.nan_to_num(x / (x > 0)),
+        torch.nansum(x / (x > 0) * (x > 0), 1),
+        torch.kron(x[0], x[1]),
+        torch.tensordot(x, x, dims=([0, 1], [0, 1])),
+        torch.diag_embed(x),
+        torch.linalg.cross(x[..., :3], x[..., 3:]),
+        torch.isin((x * 2).long(), torch.tensor([0, 1, 2])),
+        torch.nn.functional.fold(x.reshape(1, 4, 12)[..., :4], (3, 3), (2, 2)),
+        *torch.aminmax(x, dim=1),
+        *torch.hsplit(x, 2),
+    ),
+    "composed": lambda torch, x: (
+        torch.hypot(x, -x),
+        torch.atan2(x, x.roll(1, 2)),
+        torch.copysign(x, x.roll(1, 2)),
+        torch.signbit(x),
+        torch.erfc(x),
+        torch.asinh(x),
+        torch.acosh(1 + x.abs()),
+        torch.atanh(x.tanh()),
+        torch.addbmm(torch.ones(4, 4), x, x.mT, beta=2, alpha=0.5),
+        torch.nn.functional.bilinear(x, x, torch.linspace(-1, 1, 108).reshape(3, 6, 6)),
+        torch.conv_tbc(x, torch.linspace(-1, 1, 36).reshape(2, 6, 3), torch.ones(3), 1),
+    ),
+    "triangles": lambda torch, x: (
+        torch.linalg.solve_triangular(torch.eye(4) * 3 + x[0, :, :4], x, upper=False),
+        torch.linalg.solve_triangular(torch.eye(4) + x[:, :, :4] / 4, x, upper=True, unitriangular=True),
+        torch.linalg.solve_triangular(
+            torch.eye(6) * 3 + torch.kron(x[0, :2, :3], x[1, :3, :2]), x, upper=True, left=False
+        ),
+    ),
+    "joined": lambda torch, x: (torch.cat([torch.tensor([]), x], -2), torch.cat([x, x[0, 0, :0], -x])),
+    "distances": lambda torch, x: (
+        torch.cdist(x, x + 1),
+        torch.cdist(x, x[:, :2], p=1),
+        torch.cdist(x, x + 1, p=3.0),
+        torch.pdist(x[0]),
+        torch.nn.functional.pdist(x[0], 1),
+    ),
+    "places": lambda torch, x: (
+        x.masked_scatter(x > 0, x.flip(0)),
+        x.index_add(1, torch.tensor([0, 2, 0]), x[:, :3], alpha=2),
+        x.index_copy(-1, torch.tensor([0, 2]), x[..., :2]),
+        x.index_fill(1, torch.tensor([3]), 3.0),
+        x.clone().index_add_(0, torch.tensor([1, 1]), x),
+        x.as_strided((3, 2, 4), (8, 4, 1)),
+        x.transpose(0, 1).as_strided((2, 3), (1, 2)),
+        x[1].as_strided((2, 2), (6, 1)),
+    ),
+    "smoothed": lambda torch, x: (
+        torch.nn.functional.interpolate(x[None], (3, 3), mode="bilinear", antialias=True),
+        torch.nn.functional.interpolate(x[None], (9, 4), mode="bilinear", antialias=True, align_corners=True),
+        torch.nn.functional.interpolate(x[None], (2, 9), mode="bicubic", antialias=True),
+    ),
     "unfold": lambda torch, x: (x.unfold(2, 3, 2), x.unfold(1, 2, 2), x.unfold(-1, 4, 1)),
     "moved": lambda torch, x: (x.movedim(0, 2), torch.moveaxis(x, (0, 1), (-1, 0)), x.mT),
     "stacked": lambda torch, x: (

@@ -210,7 +210,7 @@ def _convert(traced: Any, model: Any, infos: list[Any], name: str) -> tuple[Any,
     tvm = load_tvm()
     try:
         with quiet():
-            prepare(traced, model)
+            prepare(traced, model, _converters())
             with noted_locations() as locations, _one_copy_of_weights(), quick_converters():
                 module, params = tvm.relay.frontend.from_pytorch(traced, infos, custom_convert_map=_converters())
             return with_locations(module, lambda call: locations.get(location_in_span(call), "")), params

@@ -25,7 +25,7 @@ from op_profiler.frontends.importers import torch as torch_importer
 from op_profiler.frontends.importers.finish import readable_reason
 from op_profiler.frontends.importers.torch_functions import called
 from op_profiler.frontends.importers.torch_library import torch
-from op_profiler.frontends.importers.torch_options import known_tensor
+from op_profiler.frontends.importers.torch_nodes import known_tensor
 from op_profiler.frontends.input_shapes import batch_of, shapes_by_name
 from op_profiler.lean_imports import quiet
 

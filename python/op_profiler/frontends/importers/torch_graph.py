@@ -6,17 +6,22 @@
   no importer supports.
 - Names: scripts and exported programs call conv2d where a trace has _convolution, which the importer supports; they
   also check their inputs, which the example has already passed.
+- Integers that torch can compute: see `torch_numbers`.
+- Operators without a converter: see `torch_decompositions`.
 - Number types, options of operators and in-place writes, which the importer would ignore: see `torch_types`,
   `torch_options` and `torch_writes`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
+from op_profiler.frontends.importers.torch_decompositions import decompose
 from op_profiler.frontends.importers.torch_layers import inline, note_location
 from op_profiler.frontends.importers.torch_library import torch
 from op_profiler.frontends.importers.torch_nodes import replace, substitute
+from op_profiler.frontends.importers.torch_numbers import fold_integers
 from op_profiler.frontends.importers.torch_options import spell_out_options
 from op_profiler.frontends.importers.torch_types import spell_out_types
 from op_profiler.frontends.importers.torch_writes import say_without_writing
@@ -37,13 +42,24 @@ _SAME = {
 _CONVOLUTIONS = {"aten::conv1d": 1, "aten::conv2d": 2, "aten::conv3d": 3}
 
 
-def prepare(traced: Any, model: Any) -> None:
+def prepare(traced: Any, model: Any, converters: Container[str]) -> None:
     """Rewrite the graph of a trace of a model, in place, into a form that TVM's importer converts correctly. Nodes get
-    their locations as `inline` describes."""
+    their locations as `inline` describes.
+
+    Args:
+        converters: operators that have a converter beside those of TVM.
+    """
     graph = traced.graph
     inline(traced, model)
     _open_functions(graph, model)
     _read_weights_once(graph)
+    _spell_out_all(traced)
+    decompose(graph, converters, _spell_out_all)
+
+
+def _spell_out_all(traced: Any) -> None:
+    graph = traced.graph
+    fold_integers(traced)
     _name_as_traces_do(graph)
     spell_out_types(graph)
     spell_out_options(traced)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +80,13 @@ def note_location(node: Any, function: Any, model: Any) -> None:
     """Store the location of `function`, the node out of which a pass moved `node`, as the location of `node`."""
     layer = _module_of(function.scopeName()) or _name_of(model)
     node.s_(_LOCATION, Location(layer, source_line=_users_line(_frames(function))).text)
+
+
+def copy_location(node: Any, others: Iterable[Any]) -> None:
+    """Give other operators the location of a node."""
+    for other in others:
+        if node.hasAttribute(_LOCATION) and not other.kind().startswith("prim::"):
+            other.s_(_LOCATION, node.s(_LOCATION))
 
 
 def _called(script: Any) -> list[tuple[str, Location]]:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
+
+from op_profiler.frontends.importers.torch_library import torch
+
+_COPIES = ("aten::alias", "aten::lift_fresh_copy", "aten::to", "aten::detach", "aten::clone")
+"""Operators whose results have the values of their inputs."""
 
 
 def nodes_of(block: Any) -> Iterator[Any]:
@@ -34,3 +40,33 @@ def replace(graph: Any, node: Any, kind: str, inputs: Sequence[Any]) -> None:
     with graph.insert_point_guard(node):
         made = insert(graph, kind, inputs, node.output())
     substitute(node, made)
+
+
+def known_tensor(traced: Any, value: Any) -> Any:
+    """Return the tensor of a value that is a constant or a buffer of the module; None for other values."""
+    path: list[str] = []
+    while value.node().kind() in _COPIES:
+        value = value.node().inputsAt(0)
+    known = value.toIValue()
+    while known is None and value.node().kind() == "prim::GetAttr":
+        path.append(value.node().s("name"))
+        value = value.node().inputsAt(0)
+    if path:
+        known = functools.reduce(getattr, reversed(path), traced)
+    return known if isinstance(known, torch.Tensor) else None
+
+
+def operator_of(node: Any) -> Any:
+    """Return torch's operator of a node; None for a node that is no operator of torch's own library."""
+    if not node.kind().startswith("aten::"):
+        return None
+    schema = torch._C.parse_schema(node.schema())
+    packet = getattr(torch.ops.aten, schema.name.removeprefix("aten::"), None)
+    return getattr(packet, schema.overload_name or "default", None)
+
+
+def call(operator: Any, given: Sequence[Any]) -> Any:
+    """Call an operator with the inputs of its node, of which some are passed by name."""
+    schema = operator._schema.arguments
+    named = {one.name: argument for one, argument in zip(schema, given, strict=True) if one.kwarg_only}
+    return operator(*given[: len(given) - len(named)], **named)

@@ -5,7 +5,6 @@ Options that plainer operators can express are rewritten in the graph of the tra
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +15,7 @@ from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.frontends.importers.relay_values import dtype_of, shape_of
 from op_profiler.frontends.importers.torch_attention import attention_with_options
 from op_profiler.frontends.importers.torch_library import torch
-from op_profiler.frontends.importers.torch_nodes import insert, nodes_of, substitute
+from op_profiler.frontends.importers.torch_nodes import insert, known_tensor, nodes_of, substitute
 
 _SCALED = {"aten::add": 1, "aten::add_": 1, "aten::sub": 1, "aten::sub_": 1, "aten::rsub": 0}
 """Operators with an alpha, and the index of the input that it multiplies."""
@@ -24,8 +23,6 @@ _ATTENTION = "aten::scaled_dot_product_attention"
 _PACKED = ("aten::_pack_padded_sequence", "aten::_pad_packed_sequence")
 _FROM_THE_FRONT = ("aten::argmax", "aten::argmin", "aten::argsort", "aten::nonzero")
 """Operators whose results are never negative."""
-_COPIES = ("aten::alias", "aten::lift_fresh_copy", "aten::to", "aten::detach", "aten::clone")
-"""Operators whose results have the values of their inputs."""
 
 # A graph may hold only operators that torch knows; this one is torch's, and unknown to the importer.
 _TRUNCATED = "aten::divide"
@@ -55,6 +52,8 @@ def spell_out_options(traced: Any) -> None:
             _count_from_the_front(traced, node)
         elif kind == "aten::slice":
             _close_slice(graph, node)
+        elif kind == "aten::cat":
+            _leave_out_empty(graph, node)
 
 
 def _multiply_by_alpha(graph: Any, node: Any) -> None:
@@ -115,18 +114,15 @@ def _is_from_the_front(traced: Any, index: Any) -> bool:
     return node.kind() in _FROM_THE_FRONT
 
 
-def known_tensor(traced: Any, value: Any) -> Any:
-    """Return the tensor of a value that is a constant or a buffer of the module; None for other values."""
-    path: list[str] = []
-    while value.node().kind() in _COPIES:
-        value = value.node().inputsAt(0)
-    known = value.toIValue()
-    while known is None and value.node().kind() == "prim::GetAttr":
-        path.append(value.node().s("name"))
-        value = value.node().inputsAt(0)
-    if path:
-        known = functools.reduce(getattr, reversed(path), traced)
-    return known if isinstance(known, torch.Tensor) else None
+def _leave_out_empty(graph: Any, node: Any) -> None:
+    """Leave out tensors of shape (0,), which torch joins with tensors of any shape."""
+    parts = list(node.inputsAt(0).node().inputs())
+    kept = [part for part in parts if part.type().kind() == "TensorType" and part.type().sizes() != [0]]
+    if node.inputsAt(0).node().kind() == "prim::ListConstruct" and 0 < len(kept) < len(parts):
+        with graph.insert_point_guard(node):
+            made = graph.insertNode(graph.create("prim::ListConstruct", kept, 1)).output()
+        made.setType(node.inputsAt(0).type())
+        node.replaceInput(0, made)
 
 
 def _close_slice(graph: Any, node: Any) -> None:

@@ -1,0 +1,139 @@
+"""Which whole models compute what torch computes? Model types of transformers, torchvision and pretrainedmodels.
+
+The cases are: each model type of the installed transformers, with a small configuration (`small_transformers_common`),
+and each model of torchvision and pretrainedmodels at its usual size. Each is loaded, lowered, built by relay and
+compared with torch as a collection does it, with random weights. A model that the library cannot build, or whose
+outputs decide nothing, has no reference. It takes about three hours on two cores. Results are
+stored in a file, and the next run resumes there.
+
+Goal: no model differs or crashes, and no refusal is a text of TVM's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agreement_common import Outcome, Verdict, found_of, serve, totals, wrong_rows
+from common import at_most, every, provenance, store
+from small_transformers_common import NoSmallConfigurationError, write_small
+
+if TYPE_CHECKING:
+    from common import Tables
+
+SETS = ("transformers", "local")
+_TITLES = {"transformers": "transformers", "local": "torchvision and pretrainedmodels"}
+_SECONDS = 600.0
+_MODELS_OF_A_PROCESS = 10
+_SEQUENCE = 16  # tokens; scans over a sequence are unrolled
+
+
+def names_of(source: str) -> list[str]:
+    """All models of a source."""
+    from op_profiler.frontends import FRONTENDS
+
+    return FRONTENDS.get(source).names()
+
+
+def judge(source: str, name: str) -> Verdict:
+    """Compare one model with torch."""
+    with tempfile.TemporaryDirectory() as text:
+        os.environ["OP_PROFILER_CACHE"] = str(Path(text) / "cache")  # no build is needed twice, and all take gigabytes
+        if source != "transformers":
+            return _compared(source, name)
+        folder = Path(text) / name
+        try:
+            write_small(name, folder)
+        except NoSmallConfigurationError as error:
+            return Verdict(Outcome.INVALID, str(error))
+        return _compared(source, str(folder))
+
+
+def _compared(source: str, name: str) -> Verdict:
+    from op_profiler.building.agreement import OutputsDifferError
+    from op_profiler.building.request import BuildRequest
+    from op_profiler.building.requested_model import load_model
+    from op_profiler.errors import OpProfilerError
+    from op_profiler.frontends import FRONTENDS
+    from op_profiler.frontends.frontend import ModelRequest
+
+    source_of = FRONTENDS.get(source)
+    length = _SEQUENCE if source == "transformers" and source_of.takes_sequence_length(name) else None
+    model = ModelRequest(source=source, name=name, sequence_length=length)
+    request = BuildRequest(model=model, schedules="none", check_outputs="always")
+    try:
+        found = load_model(request)[0].agreement
+    except OutputsDifferError as error:
+        return Verdict(Outcome.DIFFERS, _in_one_line(error, name))
+    except OpProfilerError as error:
+        return Verdict(Outcome.REFUSED, _in_one_line(error, name))
+    except Exception as error:  # a traceback to a user
+        return Verdict(Outcome.CRASHES, f"{type(error).__name__}: {_in_one_line(error, name)}")
+    if found is None or found.outputs_agree is None:
+        why = found.outputs_reference if found is not None else None
+        is_refused = bool(why) and "does not run as a whole" in str(why)
+        return Verdict(Outcome.REFUSED if is_refused else Outcome.INVALID, str(why))
+    return Verdict(Outcome.AGREES, f"relative error {found.outputs_error:.1g}")
+
+
+def _in_one_line(error: BaseException, name: str) -> str:
+    return " ".join(str(error).replace(name, Path(name).name).split())[:400]
+
+
+def reached(tables: Tables) -> bool | None:
+    """Return whether the stored tables reach the goal, or None if a source has no row."""
+    shares = {row["framework"]: row for row in tables.get("shares", ())}
+    bad = ("differs", "crashes", "texts_of_tvm")
+    return every(at_most(shares[name][what], 0) if name in shares else None for name in SETS for what in bad)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=SETS, help="one source")
+    parser.add_argument("--models", metavar="A,B", help="these models only")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="verdicts of earlier runs, which go on from there")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes at once")
+    parser.add_argument("--serve", choices=SETS, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.serve:
+        serve(lambda name: judge(arguments.serve, name))
+        return
+    print(provenance())
+    wanted = arguments.models.split(",") if arguments.models else None
+    rows: list[dict[str, Any]] = []
+    told: list[dict[str, str]] = []
+    refused: list[dict[str, str]] = []
+    for source in [arguments.only] if arguments.only else SETS:
+        names = [name for name in names_of(source) if wanted is None or name in wanted]
+        found = found_of(
+            source,
+            names,
+            arguments.keep,
+            arguments.jobs,
+            __file__,
+            seconds=_SECONDS,
+            cases_of_a_process=_MODELS_OF_A_PROCESS,
+        )
+        rows.append({"framework": source, **totals(found.values())})
+        told += wrong_rows(source, found)
+        refused += [
+            {"framework": source, "model": name, "why": verdict.detail}
+            for name, verdict in found.items()
+            if verdict.outcome is Outcome.REFUSED
+        ]
+    headline = "; ".join(
+        f"{_TITLES[row['framework']]}: of {row['cases']:,} models, {row['agrees'] / row['cases']:.1%} agree, "
+        f"{row['refused'] / row['cases']:.1%} are refused, {row['differs'] + row['crashes']} are wrong"
+        for row in rows
+        if row["cases"]
+    )
+    print(headline)
+    tables = {"shares": rows, **({"wrong_or_unclear": told} if told else {}), "refused": refused}
+    store(__file__, headline, tables, whole=not (arguments.only or wanted))
+
+
+if __name__ == "__main__":
+    main()

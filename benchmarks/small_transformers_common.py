@@ -1,0 +1,106 @@
+"""Small configurations of transformers' model types: two layers, a thousand words, and fewer channels where the default
+configuration has hundreds of millions of weights."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from op_profiler.frontends.transformers import _library
+
+MOST_WEIGHTS = 60_000_000
+_LAYERS, _WORDS, _EXPERTS, _CHOSEN = 2, 1000, 4, 2
+_LAYER_FIELD = re.compile(r"(^|_)(layers?|depths?|blocks?|n_layer|num_hidden_groups)$")
+_EXPERT_FIELD = re.compile(r"(^|_)(experts|n_routed_experts|moe_num_experts)$")
+_CHOSEN_FIELD = re.compile(r"experts_per_tok|(^|_)top_?k($|_)|_topk($|_)|topk_group")
+_WIDTH_FIELD = re.compile(
+    r"(^|_)(hidden|embed|embedding|ffn|intermediate|inner|head|state|latent|conv|feature|output|projection|mlp|model)?_?"
+    r"(dim|size|width|channels)s?$|^(d_model|d_ff|d_kv|d_inner|n_embd|n_inner)$"
+)
+_OTHER_FIELD = re.compile(
+    r"vocab|rope|rotary|patch|kernel|stride|image|window|chunk|codebook|position|norm|index|feature_layer|num_channels|"
+    r"conv_layer|tubelet|sample|batch|memory|pool|beam|group|type"
+)
+_DERIVED = ("out_features", "out_indices", "stage_names", "per_layer_config", "layer_types", "torch_dtype", "dtype")
+"""Fields that follow from the number of layers, which the library fills in again, and types of the weights."""
+
+
+class NoSmallConfigurationError(Exception):
+    """Raised if the library builds no small model of a type; the message is the library's."""
+
+
+def write_small(kind: str, folder: Path) -> int:
+    """Write config.json of a small model of a type; return its number of weights.
+
+    Raises:
+        NoSmallConfigurationError: no configuration that was tried builds a model of at most `MOST_WEIGHTS`.
+    """
+    import torch
+
+    library = _library()
+    try:
+        default = library.AutoConfig.for_model(kind)
+    except Exception as error:  # the default configuration needs fields
+        raise NoSmallConfigurationError(str(error)[:200]) from error
+    reason: object = "none"
+    for config in _smaller(default.to_dict()):
+        try:
+            read = type(default).from_dict(config)
+            with torch.device("meta"):
+                model = library.AutoModel.from_config(read)
+        except Exception as error:  # each type checks its fields in its own way
+            reason = error
+            continue
+        weights = sum(one.numel() for one in model.parameters())
+        if weights <= MOST_WEIGHTS:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "config.json").write_text(json.dumps({**read.to_dict(), "model_type": kind}))
+            return weights
+        reason = f"{weights / 1e6:.0f} million weights"
+    raise NoSmallConfigurationError(" ".join(str(reason).split())[:200])
+
+
+def _smaller(config: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for divisor in (1, 2, 4, 8, 16):
+        for left_out in ((), _DERIVED):
+            yield _reduced(config, divisor, left_out)
+
+
+def _reduced(config: Mapping[str, Any], divisor: int, left_out: tuple[str, ...]) -> dict[str, Any]:
+    found = {name: _field(name, value, divisor, left_out) for name, value in config.items() if name not in left_out}
+    before = {value for name, value in config.items() if isinstance(value, int) and found.get(name) == _LAYERS < value}
+    for name, value in found.items():
+        if isinstance(value, list) and len(value) in before:  # one entry a layer
+            found[name] = value[:_LAYERS]
+    words = found.get("vocab_size")
+    words = words if isinstance(words, int) else _WORDS
+    for name, value in found.items():
+        if name.endswith(("_token_id", "_token_index")) and isinstance(value, int) and value >= _WORDS:
+            words -= 1  # no two of them are equal
+            found[name] = words
+    return found
+
+
+def _field(name: str, value: Any, divisor: int, left_out: tuple[str, ...]) -> Any:
+    if isinstance(value, dict) and ("model_type" in value or name.endswith("_config")):
+        return _reduced(value, divisor, left_out)
+    if isinstance(value, list) and value and all(type(one) is int for one in value):
+        smaller = [_field(name, one, divisor, left_out) for one in value]
+        is_whole = all(one % divisor == 0 for one in value) or bool(_LAYER_FIELD.search(name))
+        return smaller if is_whole else value
+    if type(value) is not int:
+        return value
+    if _CHOSEN_FIELD.search(name):
+        return min(value, _CHOSEN)
+    if name in ("vocab_size", "vocabulary_size"):
+        return min(value, _WORDS)
+    if _OTHER_FIELD.search(name):
+        return value
+    if _LAYER_FIELD.search(name):
+        return min(value, _LAYERS)
+    if _EXPERT_FIELD.search(name):
+        return min(value, _EXPERTS)
+    return value // divisor if _WIDTH_FIELD.search(name) and value > divisor and value % divisor == 0 else value
