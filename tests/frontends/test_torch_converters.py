@@ -87,7 +87,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         torch.atanh(x.tanh()),
         torch.addbmm(torch.ones(4, 4), x, x.mT, beta=2, alpha=0.5),
         torch.nn.functional.bilinear(x, x, torch.linspace(-1, 1, 108).reshape(3, 6, 6)),
-        torch.conv_tbc(x, torch.linspace(-1, 1, 36).reshape(2, 6, 3), torch.ones(3), 1),
+        torch.conv_tbc(x, torch.linspace(-1, 1, 36).reshape(2, 6, 3), x[0, 0, :3], 1),
     ),
     "triangles": lambda torch, x: (
         torch.linalg.solve_triangular(torch.eye(4) * 3 + x[0, :, :4], x, upper=False),

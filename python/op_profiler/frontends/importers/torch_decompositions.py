@@ -88,12 +88,12 @@ def _kind(operator: Any) -> str:
     return str(operator.name()).partition(".")[0]
 
 
-class _Tensor(int):
+class _Place(int):
     """The place of a tensor among the tensors that an operator gets."""
 
 
 def _argument(value: Any, tensors: list[Any]) -> Any:
-    """Return an argument of an operator. A tensor becomes a `_Tensor`, and one of its shape and strides is added to
+    """Return an argument of an operator. A tensor becomes a `_Place`, and one of its shape and strides is added to
     `tensors`.
 
     Raises:
@@ -109,14 +109,14 @@ def _argument(value: Any, tensors: list[Any]) -> Any:
         raise ValueError(f"{value.debugName()} is not known")
     strides = kind.strides() or torch.zeros(sizes).stride()
     tensors.append(torch.empty_strided(sizes, strides, dtype=kind.dtype()).zero_())
-    return _Tensor(len(tensors) - 1)
+    return _Place(len(tensors) - 1)
 
 
 def _called(operator: Any, given: Sequence[Any], *tensors: Any) -> Any:
     def filled(argument: Any) -> Any:
         if isinstance(argument, list):
             return [filled(one) for one in argument]
-        return tensors[argument] if isinstance(argument, _Tensor) else argument
+        return tensors[argument] if isinstance(argument, _Place) else argument
 
     return call(operator, [filled(argument) for argument in given])
 
