@@ -15,6 +15,13 @@ def weights(torch: Any, groups: int) -> Any:
     return torch.linspace(-1, 1, groups * 4 * 8).reshape(groups, 4, 8)
 
 
+def written(data: Any, mask: Any, values: Any) -> Any:
+    """The data with other values where a mask is."""
+    data = data.clone()
+    data[mask] = values
+    return data
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "rms_norm": lambda torch, x: (
         torch.nn.functional.rms_norm(x, (6,), torch.arange(6.0)),
@@ -95,6 +102,18 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         torch.linalg.solve_triangular(
             torch.eye(6) * 3 + torch.kron(x[0, :2, :3], x[1, :3, :2]), x, upper=True, left=False
         ),
+    ),
+    "rotated": lambda torch, x: (
+        torch.view_as_real(torch.view_as_complex(x.reshape(2, 4, 3, 2)) * torch.polar(x.abs()[..., :3], x[..., 3:])),
+        torch.view_as_real(torch.polar(torch.ones(3), torch.arange(3.0))[None, :, None].expand(2, 3, 4)[:, -2:, 1]),
+        torch.view_as_complex(x.reshape(2, 4, 3, 2)).unsqueeze(-1).transpose(-1, 0).abs(),
+        (torch.complex(x, -x) * 2 + torch.complex(x, x) * x).real,
+        torch.view_as_real(torch.view_as_complex(x.reshape(2, 4, 3, 2)).conj().resolve_conj()),
+    ),
+    "masked": lambda torch, x: (
+        written(x, (torch.arange(48) > 17).reshape(2, 4, 6), x.reshape(-1)[:30]),
+        written(x, torch.tensor([[True, False], [False, True]]).repeat(1, 2), x.reshape(8, 6)[:4]),
+        torch.topk(x, 6, sorted=False)[0].sort()[0],
     ),
     "joined": lambda torch, x: (torch.cat([torch.tensor([]), x], -2), torch.cat([x, x[0, 0, :0], -x])),
     "distances": lambda torch, x: (

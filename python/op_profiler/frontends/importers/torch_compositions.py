@@ -41,7 +41,7 @@ def _masked_scatter(data: Any, mask: Any, source: Any) -> Any:
     """Write the first values of `source`, in order, to the places of a mask."""
     mask = mask.expand_as(data)
     place = (torch.cumsum(mask.reshape(-1).to(torch.int64), 0) - 1).clamp(0, source.numel() - 1)
-    return torch.where(mask, source.reshape(-1)[place].reshape(data.shape), data)
+    return torch.where(mask, source.reshape(-1).index_select(0, place).reshape(data.shape), data)
 
 
 def _index_add(data: Any, axis: int, index: Any, source: Any, *, alpha: float = 1) -> Any:
@@ -74,7 +74,7 @@ def _as_strided(data: Any, size: Sequence[int], stride: Sequence[int], offset: i
     wanted = [held.get(place, -1) for place in _places(size, stride)]
     if min(wanted) < 0:
         raise ValueError("a place lies outside of the tensor")
-    return data.reshape(-1)[torch.from_numpy(np.array(wanted))].reshape(size)
+    return data.reshape(-1).index_select(0, torch.from_numpy(np.array(wanted))).reshape(size)
 
 
 def _places(size: Sequence[int], stride: Sequence[int]) -> list[int]:
@@ -119,7 +119,8 @@ def _grouped_mm(data: Any, weights: Any, ends: Any = None, bias: Any = None, kin
     group = (ends[None] <= row[:, None]).to(torch.int64).sum(1).clamp(max=len(weights) - 1)
     if len(data) <= len(weights):
         return torch.bmm(data[:, None], weights.index_select(0, group))[:, 0]
-    return torch.bmm(data.expand(len(weights), *data.shape), weights)[group, row]
+    every = torch.bmm(data.expand(len(weights), *data.shape), weights)
+    return every.reshape(-1, every.shape[-1]).index_select(0, group * len(data) + row)
 
 
 def _solve_triangular(matrix: Any, right: Any, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
@@ -148,7 +149,7 @@ def _cdist(one: Any, other: Any, p: float, _mode: Any = None) -> Any:
 def _pdist(data: Any, p: float = 2) -> Any:
     """Return the distance of each row from each later row."""
     first, second = np.triu_indices(len(data), 1)
-    return _norm(data[torch.from_numpy(first)] - data[torch.from_numpy(second)], p)
+    return _norm(data.index_select(0, torch.from_numpy(first)) - data.index_select(0, torch.from_numpy(second)), p)
 
 
 def _norm(data: Any, p: float) -> Any:

@@ -46,7 +46,7 @@ def _decomposition(node: Any, converters: Container[str]) -> Any:
     """Return a trace of the operators that replace a node; None if there are none."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    operator = operator_of(node)
+    operator = operator_of(node, node.kind().removesuffix("_"))  # all writes were replaced before
     tensors: list[Any] = []
     try:
         given = [_argument(value, tensors) for value in node.inputs()]
@@ -61,9 +61,15 @@ def _decomposition(node: Any, converters: Container[str]) -> Any:
     if not all(_is_known(_kind(op), converters) for op in made if isinstance(op, torch._ops.OpOverload)):
         return None
 
+    return recorded(plainer, tensors)
+
+
+def recorded(function: Callable[..., Any], tensors: Sequence[Any]) -> Any:
+    """Return a trace of a function of tensors; its graph returns a tuple of all results."""
+
     class Decomposed(torch.nn.Module):
         def forward(self, *inputs: Any) -> Any:
-            results = plainer(*inputs)
+            results = function(*inputs)
             return tuple(results) if isinstance(results, (list, tuple)) else (results,)
 
     return torch.jit.trace(Decomposed(), tuple(tensors), check_trace=False)
@@ -121,17 +127,24 @@ def _called(operator: Any, given: Sequence[Any], *tensors: Any) -> Any:
     return call(operator, [filled(argument) for argument in given])
 
 
-def _put_in_place(graph: Any, node: Any, found: Any) -> None:
+def insert_recorded(graph: Any, node: Any, found: Any, inputs: Sequence[Any]) -> list[Any]:
+    """Insert the graph of a trace by `recorded` before a node, with the node's location, and return its results."""
     found.eraseInput(0)  # the module, which has no weights
     copy_location(node, nodes_of(found))
     with graph.insert_point_guard(node):
-        (result,) = graph.insertGraph(found, list(_tensors_of(node)))
-        made = list(result.node().inputs())
+        (result,) = graph.insertGraph(found, list(inputs))
+    made = list(result.node().inputs())
+    result.node().destroy()
+    return made
+
+
+def _put_in_place(graph: Any, node: Any, found: Any) -> None:
+    made = insert_recorded(graph, node, found, list(_tensors_of(node)))
+    with graph.insert_point_guard(node):
         if node.outputsSize() == 1 and node.output().type().kind() == "ListType":
             together = graph.insertNode(graph.create("prim::ListConstruct", made, 1)).output()
             together.setType(node.output().type())
             made = [together]
-    result.node().destroy()
     for old, new in zip(node.outputs(), made, strict=True):
         old.replaceAllUsesWith(new)
     node.destroy()

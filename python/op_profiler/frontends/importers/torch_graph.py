@@ -7,6 +7,7 @@
 - Names: scripts and exported programs call conv2d where a trace has _convolution, which the importer supports; they
   also check their inputs, which the example has already passed.
 - Integers that torch can compute: see `torch_numbers`.
+- Complex numbers: see `torch_complex`.
 - Operators without a converter: see `torch_decompositions`.
 - Number types, options of operators and in-place writes, which the importer would ignore: see `torch_types`,
   `torch_options` and `torch_writes`.
@@ -17,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Any
 
+from op_profiler.frontends.importers.torch_complex import say_without_complex_numbers
 from op_profiler.frontends.importers.torch_decompositions import decompose
 from op_profiler.frontends.importers.torch_layers import inline, note_location
 from op_profiler.frontends.importers.torch_library import torch
@@ -61,6 +63,7 @@ def _spell_out_all(traced: Any) -> None:
     graph = traced.graph
     fold_integers(traced)
     _name_as_traces_do(graph)
+    say_without_complex_numbers(traced)
     spell_out_types(graph)
     spell_out_options(traced)
     say_without_writing(graph)

@@ -56,13 +56,15 @@ def known_tensor(traced: Any, value: Any) -> Any:
     return known if isinstance(known, torch.Tensor) else None
 
 
-def operator_of(node: Any) -> Any:
-    """Return torch's operator of a node; None for a node that is no operator of torch's own library."""
-    if not node.kind().startswith("aten::"):
-        return None
-    schema = torch._C.parse_schema(node.schema())
-    packet = getattr(torch.ops.aten, schema.name.removeprefix("aten::"), None)
-    return getattr(packet, schema.overload_name or "default", None)
+def operator_of(node: Any, kind: str | None = None) -> Any:
+    """Return torch's operator of a node; None for a node that is no operator of torch's own library.
+
+    Args:
+        kind: another operator with the same inputs.
+    """
+    name = (kind or node.kind()).removeprefix("aten::")
+    packet = getattr(torch.ops.aten, name, None) if node.kind().startswith("aten::") else None
+    return getattr(packet, torch._C.parse_schema(node.schema()).overload_name or "default", None)
 
 
 def call(operator: Any, given: Sequence[Any]) -> Any:

@@ -15,7 +15,7 @@ from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.frontends.importers.relay_values import dtype_of, shape_of
 from op_profiler.frontends.importers.torch_attention import attention_with_options
 from op_profiler.frontends.importers.torch_library import torch
-from op_profiler.frontends.importers.torch_nodes import insert, known_tensor, nodes_of, substitute
+from op_profiler.frontends.importers.torch_nodes import insert, known_tensor, nodes_of, replace, substitute
 
 _SCALED = {"aten::add": 1, "aten::add_": 1, "aten::sub": 1, "aten::sub_": 1, "aten::rsub": 0}
 """Operators with an alpha, and the index of the input that it multiplies."""
@@ -52,6 +52,10 @@ def spell_out_options(traced: Any) -> None:
             _count_from_the_front(traced, node)
         elif kind == "aten::slice":
             _close_slice(graph, node)
+        elif kind == "aten::topk":
+            _sort(graph, node)
+        elif kind in ("aten::index_put", "aten::index_put_"):
+            _scatter_by_mask(graph, node)
         elif kind == "aten::cat":
             _leave_out_empty(graph, node)
 
@@ -112,6 +116,30 @@ def _is_from_the_front(traced: Any, index: Any) -> bool:
         bounds = [value.toIValue() for value in list(node.inputs())[: max(1, node.inputsSize() - 4)]]
         return None not in bounds and min(bounds) >= 0
     return node.kind() in _FROM_THE_FRONT
+
+
+def _sort(graph: Any, node: Any) -> None:
+    """Ask for the largest values in order, where a model takes them in any."""
+    with graph.insert_point_guard(node):
+        node.replaceInput(4, graph.insertConstant(True))
+
+
+def _scatter_by_mask(graph: Any, node: Any) -> None:
+    """Write one value, or row, to each place of a mask by masked_scatter, which takes them in order."""
+    data, indices, values, accumulate = node.inputs()
+    masks, sizes, rank = list(indices.node().inputs()), values.type().sizes(), data.type().dim()
+    if len(masks) != 1 or not _is_mask(masks[0]) or not masks[0].type().sizes() or not sizes or rank is None:
+        return
+    inner = rank - masks[0].type().dim()
+    if accumulate.toIValue() or len(sizes) <= inner or sizes[-inner - 1] == 1:
+        return  # the same for all places
+    with graph.insert_point_guard(node):
+        mask = masks[0]
+        for _ in range(inner):
+            like = torch.zeros([*mask.type().sizes(), 1], dtype=mask.type().dtype())
+            mask = insert(graph, "aten::unsqueeze", [mask, graph.insertConstant(-1)], node.output())
+            mask.setType(torch._C.TensorType.create_from_tensor(like))
+    replace(graph, node, node.kind().replace("index_put", "masked_scatter"), [data, mask, values])
 
 
 def _leave_out_empty(graph: Any, node: Any) -> None:
