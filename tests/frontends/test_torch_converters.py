@@ -37,6 +37,16 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         (x * 5).long().clamp(min=(x * 3).long()),
     ),
     "largest": lambda torch, x: (*x.max(1), *x.min(2, keepdim=True), x.max(), torch.max(x, -x), x.max(1)[0]),
+    "extremes": lambda torch, x: (
+        x.argmax(),
+        x.argmin(keepdim=True),
+        x.argmax(-2),
+        *torch.aminmax(x),
+        x.amax(()),
+        x.amin((0, 2), keepdim=True),
+        torch.fmax(x / (x > 0) * (x > 0), x.flip(0)),
+        torch.fmin(x, x.flip(0)),
+    ),
     "whole": lambda torch, x: (
         (x * 1e12).long() & 0x7FFFFFFFFF,
         (x * 1e12).long() | (x * 1e11).long(),

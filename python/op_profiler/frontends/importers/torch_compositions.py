@@ -37,6 +37,11 @@ def _copysign(data: Any, sign: Any) -> Any:
     return torch.where(_signbit(sign), -data.abs(), data.abs())
 
 
+def _larger(one: Any, other: Any) -> Any:
+    """Return the larger values; NaN only where both are."""
+    return torch.where(torch.isnan(one), other, torch.where(torch.isnan(other), one, torch.maximum(one, other)))
+
+
 def _masked_scatter(data: Any, mask: Any, source: Any) -> Any:
     """Write the first values of `source`, in order, to the places of a mask."""
     mask = mask.expand_as(data)
@@ -242,6 +247,8 @@ def compositions() -> dict[Any, Any]:
         aten.copysign.Tensor: _copysign,
         aten.erfc.default: lambda data: 1 - torch.erf(data),
         aten.expm1.default: _expm1,
+        aten.fmax.default: _larger,
+        aten.fmin.default: lambda one, other: -_larger(-one, -other),
         aten.histc.default: _histc,
         aten.hypot.default: lambda one, other: torch.sqrt(one * one + other * other),
         aten.index_add.default: _index_add,

@@ -79,6 +79,36 @@ def _extreme(largest: bool) -> _Converter:
     return reduce
 
 
+def _place(largest: bool) -> _Converter:
+    """aten::argmax(data, axis, keepdim); without an axis, the place in the flattened data. TVM's own converter needs
+    an axis, and returns 32-bit integers."""
+    name = "argmax" if largest else "argmin"
+
+    def find(inputs: Sequence[Any], types: Sequence[str]) -> Any:
+        relay = load_tvm().relay
+        data, axis, keep = inputs
+        rank = len(sizes_of(data))
+        if rank and axis is not None:
+            return relay.cast(tvm_converters().convert_map[f"aten::{name}"](inputs, types), "int64")
+        place = relay.cast(getattr(relay, name)(relay.reshape(data, (-1,)), axis=[0]), "int64")
+        return relay.reshape(place, (1,) * rank) if keep else place
+
+    return find
+
+
+def _extent(largest: bool) -> _Converter:
+    """aten::amax(data, axes, keepdim); no axes are all axes, for which TVM's own converter makes a wrong kernel."""
+
+    def reduce(inputs: Sequence[Any], _: Sequence[str]) -> Any:
+        relay = load_tvm().relay
+        data, axes, keep = inputs
+        if not sizes_of(data):
+            return data
+        return (relay.max if largest else relay.min)(data, axis=list(axes) or None, keepdims=bool(keep))
+
+    return reduce
+
+
 def _lerp(inputs: Sequence[Any], _: Sequence[str]) -> Any:
     """aten::lerp(start, end, weight). TVM's own converter does not accept a number as weight."""
     start, end, weight = inputs
@@ -122,6 +152,10 @@ ELEMENTWISE_CONVERTERS = {
     "aten::clamp_max": _clamp("clamp_max", 0, 1),
     "aten::max": _extreme(largest=True),
     "aten::min": _extreme(largest=False),
+    "aten::argmax": _place(largest=True),
+    "aten::argmin": _place(largest=False),
+    "aten::amax": _extent(largest=True),
+    "aten::amin": _extent(largest=False),
     "aten::lerp": _lerp,
     "aten::softshrink": _shrink(soft=True),
     "aten::hardshrink": _shrink(soft=False),
