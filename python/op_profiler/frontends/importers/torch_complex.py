@@ -22,6 +22,9 @@ def say_without_complex_numbers(traced: Any) -> None:
     `_FUNCTIONS` stay."""
     graph = traced.graph
     pairs: dict[str, Any] = {}
+    if not any(_is_complex(value) for node in graph.nodes() for value in node.outputs()):
+        return
+    _open_tuples(graph)
     for node in list(graph.nodes()):
         function = _FUNCTIONS.get(node.kind())
         if function is None or not any(_is_complex(value) for value in (*node.inputs(), *node.outputs())):
@@ -38,8 +41,15 @@ def say_without_complex_numbers(traced: Any) -> None:
             pairs[node.output().debugName()] = made
         else:
             node.output().replaceAllUsesWith(made)
-    if pairs:
-        torch._C._jit_pass_dce(graph)
+    torch._C._jit_pass_dce(graph)
+
+
+def _open_tuples(graph: Any) -> None:
+    """Use the members of tuples directly where modules pass them to each other."""
+    for node in graph.nodes():
+        if node.kind() == "prim::TupleUnpack" and node.inputsAt(0).node().kind() == "prim::TupleConstruct":
+            for old, new in zip(node.outputs(), node.inputsAt(0).node().inputs(), strict=True):
+                old.replaceAllUsesWith(new)
 
 
 def _is_complex(value: Any) -> bool:
@@ -136,6 +146,6 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{f"aten::{name}": _shaped(name) for name in ("view", "reshape", "expand")},
     **{f"aten::{name}": _along(name) for name in ("unsqueeze", "select", "slice")},
     "aten::transpose": _along("transpose", 2),
-    **{f"aten::{name}": _same for name in ("alias", "clone", "contiguous", "detach", "resolve_conj")},
+    **{f"aten::{name}": _same for name in ("alias", "clone", "contiguous", "detach", "resolve_conj", "to")},
 }
 """Functions of `_Pair`, by the operators on complex numbers that they replace."""

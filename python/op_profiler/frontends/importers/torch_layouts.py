@@ -112,7 +112,16 @@ def _roll(inputs: Sequence[Any], types: Sequence[str]) -> Any:
     return relay.reshape(row, sizes_of(data))
 
 
+def _unbind(inputs: Sequence[Any], types: Sequence[str]) -> Any:
+    """aten::unbind(data, axis). TVM's own converter needs at least two parts."""
+    data, axis = inputs
+    if sizes_of(data)[axis] == 1:
+        return [load_tvm().relay.squeeze(data, axis=[axis])]
+    return tvm_converters().convert_map["aten::unbind"](inputs, types)
+
+
 LAYOUT_CONVERTERS = {
+    "aten::unbind": _unbind,
     "aten::roll": _roll,
     "aten::unfold": _unfold,
     "aten::movedim": _movedim,

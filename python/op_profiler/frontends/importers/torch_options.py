@@ -130,10 +130,15 @@ def _scatter_by_mask(graph: Any, node: Any) -> None:
     masks, sizes, rank = list(indices.node().inputs()), values.type().sizes(), data.type().dim()
     if len(masks) != 1 or not _is_mask(masks[0]) or not masks[0].type().sizes() or not sizes or rank is None:
         return
+    if accumulate.toIValue() or math.prod(sizes) == 1:
+        return
     inner = rank - masks[0].type().dim()
-    if accumulate.toIValue() or len(sizes) <= inner or sizes[-inner - 1] == 1:
-        return  # the same for all places
     with graph.insert_point_guard(node):
+        if len(sizes) <= inner or sizes[-inner - 1] == 1:  # the same for all places
+            wanted = [graph.insertConstant(size) for size in data.type().sizes()]
+            shape = insert(graph, "prim::ListConstruct", wanted, node.output())
+            shape.setType(torch._C.ListType.ofInts())
+            values = insert(graph, "aten::expand", [values, shape, graph.insertConstant(False)], node.output())
         mask = masks[0]
         for _ in range(inner):
             like = torch.zeros([*mask.type().sizes(), 1], dtype=mask.type().dtype())
