@@ -130,7 +130,6 @@ REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
     "embeddings": (lambda torch, _, x: torch.nn.functional.embedding_bag(x[0].long() * 0, x[0]), "embedding_bag"),
     "mean": (lambda torch, _, x: x.scatter_reduce(1, (x * 0).long(), x, "mean"), "by mean"),
     "mixed": (lambda torch, _, x: x[x > 0], "index"),
-    "argmax": (lambda torch, _, x: x.argmax(), "argmax"),
 }
 
 
