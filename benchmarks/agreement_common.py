@@ -7,15 +7,18 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from common import ROOT, provenance
+from common import ROOT, at_most, every, provenance
 
 sys.path.insert(0, str(ROOT / "tests" / "frontends"))
 from operator_sets.case import Case, Outcome, Verdict, judge
 from operator_sets.running import judge_all, serve
 
-__all__ = ["Case", "Outcome", "Verdict", "found_of", "judge", "serve", "totals", "wrong_rows"]
+if TYPE_CHECKING:
+    from common import Tables
+
+__all__ = ["Case", "Outcome", "Verdict", "found_of", "judge", "none_wrong", "serve", "totals", "wrong_rows"]
 
 _WRONG = (Outcome.DIFFERS, Outcome.CRASHES)
 
@@ -72,3 +75,10 @@ def wrong_rows(what: str, found: dict[str, Verdict]) -> list[dict[str, str]]:
     for row in rows:
         print(f"{what} {row['case']}: {row['outcome']}: {row['detail']}")
     return rows
+
+
+def none_wrong(tables: Tables, sets: Sequence[str]) -> bool | None:
+    """Return whether no case of a set differs, crashes or is refused with a text of TVM; None if a set has no row."""
+    shares = {row["framework"]: row for row in tables.get("shares", ())}
+    bad = ("differs", "crashes", "texts_of_tvm")
+    return every(at_most(shares[name][what], 0) if name in shares else None for name in sets for what in bad)

@@ -17,8 +17,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agreement_common import Outcome, Verdict, found_of, serve, totals, wrong_rows
-from common import at_most, every, provenance, store
+from agreement_common import Outcome, Verdict, found_of, none_wrong, serve, totals, wrong_rows
+from common import provenance, store
 from small_transformers_common import NoSmallConfigurationError, write_small
 
 if TYPE_CHECKING:
@@ -84,10 +84,8 @@ def _in_one_line(error: BaseException, name: str) -> str:
 
 
 def reached(tables: Tables) -> bool | None:
-    """Return whether the stored tables reach the goal, or None if a source has no row."""
-    shares = {row["framework"]: row for row in tables.get("shares", ())}
-    bad = ("differs", "crashes", "texts_of_tvm")
-    return every(at_most(shares[name][what], 0) if name in shares else None for name in SETS for what in bad)
+    """Return whether the stored tables reach the goal, or None if a number that it needs is missing."""
+    return none_wrong(tables, SETS)
 
 
 def main() -> None:

@@ -17,8 +17,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agreement_common import Case, Outcome, Verdict, found_of, judge, serve, totals, wrong_rows
-from common import at_most, every, provenance, store
+from agreement_common import Case, Outcome, Verdict, found_of, judge, none_wrong, serve, totals, wrong_rows
+from common import provenance, store
 
 if TYPE_CHECKING:
     from common import Tables
@@ -61,13 +61,8 @@ def claim(tables: Tables) -> str:
 
 
 def reached(tables: Tables) -> bool | None:
-    """Return whether the stored tables reach the goal, or None if a number that it needs is missing.
-
-    A framework without a row counts as unknown.
-    """
-    shares = {row["framework"]: row for row in tables.get("shares", ())}
-    bad = ("differs", "crashes", "texts_of_tvm")
-    return every(at_most(shares[name][what], 0) if name in shares else None for name in SETS for what in bad)
+    """Return whether the stored tables reach the goal, or None if a number that it needs is missing."""
+    return none_wrong(tables, SETS)
 
 
 def main() -> None:

@@ -23,9 +23,9 @@ def _expm1(data: Any) -> Any:
 def _atan2(y: Any, x: Any) -> Any:
     """Return the angle of the point (x, y)."""
     half = torch.where(_signbit(y), -torch.pi, torch.pi)
-    angle = torch.atan(y / x) + torch.where(x < 0, half, torch.zeros_like(half))
-    angle = torch.where(x == 0, half / 2, angle)
-    return torch.where(y == 0, torch.where(_signbit(x), half, torch.zeros_like(half) * half), angle)
+    none = torch.zeros_like(half)
+    angle = torch.where(x == 0, half / 2, torch.atan(y / x) + torch.where(x < 0, half, none))
+    return torch.where(y == 0, torch.where(_signbit(x), half, none), angle)
 
 
 def _signbit(data: Any) -> Any:
