@@ -3,8 +3,8 @@
 The cases are: each model type of the installed transformers, with a small configuration (`small_transformers_common`),
 and each model of torchvision and pretrainedmodels at its usual size. Each is loaded, lowered, built by relay and
 compared with torch as a collection does it, with random weights. A model that the library cannot build, or whose
-outputs decide nothing, has no reference. It takes about three hours on two cores. Results are
-stored in a file, and the next run resumes there.
+outputs decide nothing, has no reference. It takes some hours on two cores. With ``--keep``, the next run at the same
+commit resumes there.
 
 Goal: no model differs or crashes, and no refusal is a text of TVM's.
 """

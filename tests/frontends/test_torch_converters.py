@@ -118,6 +118,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         torch.view_as_real(torch.polar(torch.ones(3), torch.arange(3.0))[None, :, None].expand(2, 3, 4)[:, -2:, 1]),
         torch.view_as_complex(x.reshape(2, 4, 3, 2)).unsqueeze(-1).transpose(-1, 0).abs(),
         (torch.complex(x, -x) * 2 + torch.complex(x, x) * x).real,
+        torch.add(torch.complex(x, -x), torch.complex(x, x), alpha=3).imag,
         torch.view_as_real(torch.view_as_complex(x.reshape(2, 4, 3, 2)).conj().resolve_conj()),
     ),
     "masked": lambda torch, x: (
@@ -132,6 +133,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         torch.cdist(x, x + 1),
         torch.cdist(x, x[:, :2], p=1),
         torch.cdist(x, x + 1, p=3.0),
+        torch.cdist(x, x * 2, p=float("inf")),
+        torch.cdist(x, x.abs(), p=0.0),
         torch.pdist(x[0]),
         torch.nn.functional.pdist(x[0], 1),
     ),

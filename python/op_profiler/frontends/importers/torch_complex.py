@@ -35,6 +35,8 @@ def say_without_complex_numbers(traced: Any) -> None:
             given = [_argument(traced, node, value, pairs, tensors, inputs) for value in node.inputs()]
         except ValueError:
             continue
+        if isinstance(function(*(one(tensors) for one in given)), _Pair) != _is_complex(node.output()):
+            continue  # a conversion between real and complex numbers
         found = recorded(lambda *made, f=function, g=given: _plain(f(*(one(made) for one in g))), tensors)
         (made,) = insert_recorded(graph, node, found.graph, inputs)
         if _is_complex(node.output()):
@@ -127,7 +129,7 @@ def _along(name: str, axes: int = 1) -> Callable[..., _Pair]:
     return call
 
 
-def _same(pair: _Pair, *_: Any) -> _Pair:
+def _same(pair: Any, *_: Any) -> Any:
     return pair
 
 
@@ -141,8 +143,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "aten::abs": lambda pair: pair.both.square().sum(-1).sqrt(),
     **{f"aten::{name}": _conjugate for name in ("conj", "_conj", "conj_physical")},
     "aten::mul": _mul,
-    "aten::add": lambda one, other, _alpha: _Pair(one.both + other.both),
-    "aten::sub": lambda one, other, _alpha: _Pair(one.both - other.both),
+    "aten::add": lambda one, other, alpha: _Pair(one.both + alpha * other.both),
+    "aten::sub": lambda one, other, alpha: _Pair(one.both - alpha * other.both),
     **{f"aten::{name}": _shaped(name) for name in ("view", "reshape", "expand")},
     **{f"aten::{name}": _along(name) for name in ("unsqueeze", "select", "slice")},
     "aten::transpose": _along("transpose", 2),

@@ -116,7 +116,7 @@ def _grouped_mm(data: Any, weights: Any, ends: Any = None, bias: Any = None, kin
     Raises:
         ValueError: other shapes.
     """
-    if bias is not None or weights.ndim != 3 or (ends is None) == (data.ndim == 2):
+    if bias is not None or kind is not None or weights.ndim != 3 or (ends is None) == (data.ndim == 2):
         raise ValueError("other shapes")
     if ends is None:
         return torch.bmm(data, weights)
@@ -160,6 +160,10 @@ def _pdist(data: Any, p: float = 2) -> Any:
 def _norm(data: Any, p: float) -> Any:
     if p == 2:
         return data.square().sum(-1).sqrt()
+    if p == 0:
+        return (data != 0).to(data.dtype).sum(-1)
+    if p == float("inf"):
+        return data.abs().amax(-1)
     return data.abs().sum(-1) if p == 1 else data.abs().pow(p).sum(-1).pow(1 / p)
 
 
@@ -212,11 +216,12 @@ def _trilinear(
     one: Any, two: Any, three: Any, new_one: Any, new_two: Any, new_three: Any, over: Any, _unroll: int = 1
 ) -> Any:
     """Return the sum, over some axes, of the product of three tensors, each with new axes."""
-    for axes, at in ((new_one, 0), (new_two, 1), (new_three, 2)):
-        for axis in sorted(axes):
-            one, two, three = (
-                given.unsqueeze(axis) if place == at else given for place, given in enumerate((one, two, three))
-            )
+    for axis in sorted(new_one):
+        one = one.unsqueeze(axis)
+    for axis in sorted(new_two):
+        two = two.unsqueeze(axis)
+    for axis in sorted(new_three):
+        three = three.unsqueeze(axis)
     return (one * two * three).sum(over)
 
 

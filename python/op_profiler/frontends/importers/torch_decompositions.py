@@ -26,10 +26,12 @@ def decompose(graph: Any, converters: Container[str], prepare: Callable[[Any], N
         converters: operators that have a converter beside those of TVM.
         prepare: rewrites a trace of a decomposition into the form in which `graph` is.
     """
-    for node in list(nodes_of(graph)):
-        if _is_known(node.kind(), converters):
-            continue
-        found = _decomposition(node, converters)
+    unknown = [node for node in nodes_of(graph) if not _is_known(node.kind(), converters)]
+    if not unknown:
+        return
+    table = {operator: plain for operator, plain in _table().items() if not _is_known(_kind(operator), converters)}
+    for node in unknown:
+        found = _decomposition(node, converters, table)
         if found is not None:
             prepare(found)
             _put_in_place(graph, node, found.graph)
@@ -42,7 +44,7 @@ def _is_known(kind: str, converters: Container[str]) -> bool:
     return any(name in converters or name in tvm_converters().convert_map for name in names)
 
 
-def _decomposition(node: Any, converters: Container[str]) -> Any:
+def _decomposition(node: Any, converters: Container[str], table: dict[Any, Any]) -> Any:
     """Return a trace of the operators that replace a node; None if there are none."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -52,7 +54,6 @@ def _decomposition(node: Any, converters: Container[str]) -> Any:
         given = [_argument(value, tensors) for value in node.inputs()]
         if operator is None or any(tensor.is_complex() for tensor in tensors):
             return None
-        table = {op: plain for op, plain in _table().items() if not _is_known(_kind(op), converters)}
         called = functools.partial(_called, operator, given)
         plainer = make_fx(called, decomposition_table=table, tracing_mode="fake", _allow_non_fake_inputs=True)(*tensors)
     except Exception:  # a decomposition fails in any way, for instance because it needs values
@@ -60,7 +61,6 @@ def _decomposition(node: Any, converters: Container[str]) -> Any:
     made = [one.target for one in plainer.graph.nodes if one.op == "call_function"]
     if not all(_is_known(_kind(op), converters) for op in made if isinstance(op, torch._ops.OpOverload)):
         return None
-
     return recorded(plainer, tensors)
 
 

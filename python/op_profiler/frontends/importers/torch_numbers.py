@@ -57,6 +57,8 @@ class _Numbers:
 
     def _computed(self, value: Any) -> Any:
         node, kind = value.node(), value.node().kind()
+        if any(use.user.kind().endswith("_") for use in value.uses()):
+            raise _UnknownError  # it is written to
         if kind == "prim::Constant":
             return value.toIValue()
         if kind == "prim::ListConstruct":
