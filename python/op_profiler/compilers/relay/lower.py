@@ -21,6 +21,7 @@ from op_profiler.compilers.relay.extract import extract
 from op_profiler.compilers.relay.launch import launches_of, noting
 from op_profiler.compilers.relay.layers import Layers
 from op_profiler.compilers.relay.rewrites import rewritten
+from op_profiler.compilers.relay.vector_math import vector_divisions
 from op_profiler.compilers.relay_rewriting import calls_in, functions_of
 from op_profiler.compilers.tvm_build import load_tvm, replaced
 from op_profiler.compilers.tvm_errors import is_internal, last_line
@@ -84,7 +85,7 @@ def fuse(
     instruments = [_shortcuts(weights), carried.carrier()]
     names = _names_of_ops(module)
     left_out = [*_left_out(names), *_without_work(names)]
-    settings = {"config": _config(), "disabled_pass": left_out, "instruments": instruments}
+    settings = {"config": pass_config(), "disabled_pass": left_out, "instruments": instruments}
     with quiet(), tvm.transform.PassContext(opt_level=3, **settings):
         optimized, _ = tvm.relay.optimize(marked, target=target, params=params)
     return extract(optimized, carried, weights)
@@ -125,7 +126,7 @@ def compile_model(model: ImportedModel, target: Target, executor: str = "graph")
     on_processor = "cpu" in target.keys
     note = noting(loops, _parallel_loops) if on_processor else noting(launches, launches_of)
     started = time.perf_counter()
-    config = _config() | {"tir.add_lower_pass": [(0, noting(code, _script)), (3, note)]}
+    config = pass_config((0, noting(code, _script)), (3, note))
     build = tvm.relay.vm.compile if executor == "vm" else tvm.relay.build
 
     layers = Layers()
@@ -223,8 +224,13 @@ def single_operator_model(occurrence: Occurrence) -> ImportedModel:
     return ImportedModel(occurrence.operator.name, "operator", module, {}, inputs)
 
 
-def _config() -> dict[str, Any]:
-    return {"relay.backend.use_auto_scheduler": False}
+def pass_config(*passes: tuple[int, Any]) -> dict[str, Any]:
+    """Return the configuration of TVM's passes.
+
+    Args:
+        passes: phases of lowering, and TIR passes that run at their ends.
+    """
+    return {"relay.backend.use_auto_scheduler": False, "tir.add_lower_pass": [*passes, (3, vector_divisions())]}
 
 
 def _label_capture() -> Any:

@@ -9,7 +9,7 @@ from op_profiler.compilers.executed import executed
 from op_profiler.compilers.loop_nest import Kernel
 from op_profiler.compilers.loop_reader import Language, Reader
 from op_profiler.compilers.relay.launch_reader import LaunchReader
-from op_profiler.compilers.relay.lower import FLOAT_DECLARED, NO_ELIMINATION, quiet
+from op_profiler.compilers.relay.lower import FLOAT_DECLARED, NO_ELIMINATION, pass_config, quiet
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.errors import ModelError
@@ -72,8 +72,7 @@ def _lowered(function: Any, target: Any, options: Mapping[str, bool] | None = No
 
     noting = tvm.tir.transform.prim_func_pass(note, opt_level=0, name="note_loops")
     config = {
-        "relay.backend.use_auto_scheduler": False,
-        "tir.add_lower_pass": [(_FLATTENED, noting)],
+        **pass_config((_FLATTENED, noting)),
         "tir.disable_assert": True,  # what checks arguments is a fifth of the time, and no part of the kernel
         **(options or {}),
     }

@@ -22,7 +22,7 @@ from op_profiler.frontends.importers.torch_complex import say_without_complex_nu
 from op_profiler.frontends.importers.torch_decompositions import decompose
 from op_profiler.frontends.importers.torch_layers import inline, note_location
 from op_profiler.frontends.importers.torch_library import torch
-from op_profiler.frontends.importers.torch_nodes import replace, substitute
+from op_profiler.frontends.importers.torch_nodes import known_tensor, replace, substitute
 from op_profiler.frontends.importers.torch_numbers import fold_integers
 from op_profiler.frontends.importers.torch_options import spell_out_options
 from op_profiler.frontends.importers.torch_types import spell_out_types
@@ -54,7 +54,7 @@ def prepare(traced: Any, model: Any, converters: Container[str]) -> None:
     graph = traced.graph
     inline(traced, model)
     _open_functions(graph, model)
-    _read_weights_once(graph)
+    _read_weights_once(traced)
     _spell_out_all(traced)
     decompose(graph, converters, _spell_out_all)
 
@@ -94,13 +94,16 @@ def _open(graph: Any, node: Any, model: Any) -> None:
         substitute(node, results[0])
 
 
-def _read_weights_once(graph: Any) -> None:
+def _read_weights_once(traced: Any) -> None:
+    """Read each weight and buffer by one node, whose output has the shape and type of the tensor."""
     first: dict[tuple[str, str], Any] = {}
-    for node in list(graph.nodes()):
+    for node in list(traced.graph.nodes()):
         if node.kind() == "prim::GetAttr":
             value = first.setdefault((node.inputsAt(0).debugName(), node.s("name")), node.output())
             if value is not node.output():
                 substitute(node, value)
+            elif (tensor := known_tensor(traced, value)) is not None:
+                value.inferTypeFrom(tensor)
 
 
 def _name_as_traces_do(graph: Any) -> None:

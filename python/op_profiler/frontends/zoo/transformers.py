@@ -16,6 +16,7 @@ from op_profiler.frontends.input_shapes import batch_of, shapes_by_name
 from op_profiler.frontends.zoo.classifiers import RANDOM_WEIGHTS
 
 _COPIES = 3  # of the weights at once: torch's, those of the Relay module, those of the compiled library
+_DEVIATION = 0.02  # as transformers initializes most of its matrices
 _WAVE_SAMPLES, _FRAMES = 16000, 100  # one second of speech
 _BINS = ("feature_projection_input_dim", "input_feat_per_channel", "num_mel_bins")
 _CODECS = ("upsampling_ratios", "downsampling_ratios")
@@ -55,7 +56,19 @@ def build(name: str, *, folder: bool) -> tuple[Any, tuple[str, ...]]:
     if part:
         model = transformers.T5Model._from_config(config, **options).eval()
         return (model.encoder if part == "encoder" else model.decoder), (RANDOM_WEIGHTS,)
-    return transformers.AutoModel.from_config(config, **options).eval(), (RANDOM_WEIGHTS,)
+    model = transformers.AutoModel.from_config(config, **options).eval()
+    _fill_matrices_of_zeros(model)
+    return model, (RANDOM_WEIGHTS,)
+
+
+def _fill_matrices_of_zeros(model: Any) -> None:
+    """Give random values to matrices that a type begins its training with as zeros: a router of zeros would choose
+    among experts with equal scores, and outputs behind a layer of zeros would not depend on what is before it."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.ndim > 1 and weight.is_floating_point() and not weight.any():
+                weight.normal_(std=_DEVIATION, generator=generator)
 
 
 def _check_memory(name: str, config: Any) -> None:
