@@ -22,6 +22,15 @@ def written(data: Any, mask: Any, values: Any) -> Any:
     return data
 
 
+def three_parts(torch: Any, data: Any) -> Any:
+    """Parts whose ends follow from a size, beside a value that is written."""
+    data = data.clone()
+    data.add_(1)
+    count = data.shape[0]
+    padded = torch.nn.functional.pad(data, (0, 0, 0, 0, 1, 1))
+    return torch.cat([padded[first : first + count] for first in range(3)], 1)
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "rms_norm": lambda torch, x: (
         torch.nn.functional.rms_norm(x, (6,), torch.arange(6.0)),
@@ -55,6 +64,15 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         (x > 0) & (x < 1) ^ (x > 2),
         x.argsort(2),
         torch.nn.functional.one_hot((x.abs() * 3).long(), 20),
+    ),
+    "padded": lambda torch, x: (
+        torch.nn.functional.pad(x[None, None], (1, 0, 0, 2, 0, 0, 1, 1, 0, 1)),
+        torch.nn.functional.pad(x, (1, 2, -1, 0), value=2.5),
+        torch.nn.functional.pad(x, (1, 2), "reflect"),
+        torch.nn.functional.pad(x, (1, 2), "replicate"),
+        torch.nn.functional.pad(x > 0, (0, 1), value=True),
+        torch.nn.functional.pad((x * 9).long(), (0, 1, 3, 0), value=-1),
+        three_parts(torch, x),
     ),
     "lerp": lambda torch, x: (torch.lerp(x, -x, 0.25), torch.lerp(x, -x, x.abs())),
     "shrink": lambda torch, x: (torch.nn.functional.softshrink(x), torch.nn.functional.hardshrink(x, 0.7)),

@@ -57,7 +57,8 @@ class _Numbers:
 
     def _computed(self, value: Any) -> Any:
         node, kind = value.node(), value.node().kind()
-        if any(use.user.kind().endswith("_") for use in value.uses()):
+        is_tensor = value.type().kind() == "TensorType"
+        if is_tensor and any(use.user.kind().endswith("_") and use.offset == 0 for use in value.uses()):
             raise _UnknownError  # it is written to
         if kind == "prim::Constant":
             return value.toIValue()
@@ -67,11 +68,11 @@ class _Numbers:
             return _size(node)
         if kind == "prim::GetAttr":
             return _stored(self._traced, value)
-        if value.type().kind() == "TensorType" and value.type().dim() != 0:
-            raise _UnknownError
-        operator = operator_of(node)
         if kind in _CONVERSIONS:
             return _CONVERSIONS[kind](self.of(node.inputsAt(0)))
+        if is_tensor and value.type().dim() != 0:
+            raise _UnknownError
+        operator = operator_of(node)
         if operator is None or kind.endswith("_") or torch.Tag.nondeterministic_seeded in operator.tags:
             raise _UnknownError
         return call(operator, [self.of(one) for one in node.inputs()])

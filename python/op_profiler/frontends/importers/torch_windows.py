@@ -17,6 +17,9 @@ from op_profiler.operators.kinds.sizes import windows
 
 _POOLS = [f"aten::{kind}_pool{rank}d" for kind in ("max", "avg", "adaptive_avg", "adaptive_max") for rank in (1, 2, 3)]
 
+_PADDINGS = {None: "constant", "replicate": "edge"}
+"""Relay's names of modes that have another name there."""
+
 
 def _convolution(inputs: Sequence[Any], types: Sequence[str]) -> Any:
     """aten::_convolution(data, weight, bias, stride, padding, dilation, transposed, output_padding, groups, ...). Relay
@@ -160,14 +163,21 @@ def _rounded_up(kind: str, inputs: Sequence[Any], types: Sequence[str]) -> Any:
 
 
 def _pad(inputs: Sequence[Any], types: Sequence[str]) -> Any:
-    """aten::pad(data, widths, mode, value). TVM's own converter has no circular mode, which repeats the data."""
+    """aten::pad(data, widths, mode, value). TVM's own converter pads at most the last three axes, and has no circular
+    mode, which repeats the data."""
     relay = load_tvm().relay
     data, widths, *options = inputs
-    if not options or options[0] != "circular":
-        return tvm_converters().pad(inputs, types)
-    for place in range(0, len(widths), 2):
-        before, behind = (int(number_of(one)) for one in widths[place : place + 2])
-        axis = len(shape_of(data)) - 1 - place // 2
+    mode, value = (*options, None, None)[:2]
+    widths = [int(number_of(one)) for one in widths]
+    around = list(zip(widths[::2], widths[1::2], strict=True))  # of the last axis first
+    if not any(widths):
+        return data
+    if mode != "circular":
+        axes = [(0, 0)] * (len(shape_of(data)) - len(around)) + around[::-1]
+        filling = {"pad_value": 0 if value is None else value} if mode in (None, "constant") else {}
+        return relay.nn.pad(data, axes, pad_mode=_PADDINGS.get(mode, mode), **filling)
+    for place, (before, behind) in enumerate(around):
+        axis = len(shape_of(data)) - 1 - place
         size = sizes_of(data)[axis]
         if before < 0 or behind < 0:
             raise NotImplementedError("circular padding with negative widths; slice the data instead")
@@ -175,6 +185,12 @@ def _pad(inputs: Sequence[Any], types: Sequence[str]) -> Any:
         parts += [data, *([relay.strided_slice(data, [0], [behind], axes=[axis])] if behind else [])]
         data = relay.concatenate(parts, axis) if len(parts) > 1 else data
     return data
+
+
+def _constant_pad(inputs: Sequence[Any], types: Sequence[str]) -> Any:
+    """aten::constant_pad_nd(data, widths, value)."""
+    data, widths, *value = inputs
+    return _pad([data, widths, "constant", *value], types)
 
 
 def _group_norm(inputs: Sequence[Any], types: Sequence[str]) -> Any:
@@ -191,6 +207,7 @@ WINDOW_CONVERTERS = {
     "aten::pixel_unshuffle": _pixel_unshuffle,
     "aten::pixel_shuffle": _pixel_shuffle,
     "aten::pad": _pad,
+    "aten::constant_pad_nd": _constant_pad,
     "aten::group_norm": _group_norm,
     **{kind: _pool(kind) for kind in _POOLS},
 }
