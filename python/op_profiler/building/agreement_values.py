@@ -2,8 +2,8 @@
 
 The two sides add in different orders, so their outputs differ by rounding, and a deep or badly conditioned network
 amplifies the difference. The amplification is measured: the framework also runs on inputs whose last digit is changed,
-and rounding may change outputs as much as that does (the condition of a problem; Higham, Accuracy and Stability of
-Numerical Algorithms, 2002, 1.6).
+torch also with the last digit of each sum changed, and rounding may change outputs as much as that does (the condition
+of a problem; Higham, Accuracy and Stability of Numerical Algorithms, 2002, 1.6).
 """
 
 from __future__ import annotations

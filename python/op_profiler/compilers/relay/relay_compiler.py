@@ -15,7 +15,15 @@ from op_profiler.compilers.bound_kernel import Bound
 from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
 from op_profiler.compilers.compiler import BuildOptions, Compiler
 from op_profiler.compilers.interrupts import interrupts_wait
-from op_profiler.compilers.relay import compiled_files, gpu_defaults, long_rows, lower, outer_products, vector_math
+from op_profiler.compilers.relay import (
+    compiled_files,
+    gpu_defaults,
+    long_rows,
+    lower,
+    outer_products,
+    packed_layouts,
+    vector_math,
+)
 from op_profiler.compilers.relay.applied_records import applied
 from op_profiler.compilers.relay.calls import PackedCall, call_library, chain
 from op_profiler.compilers.relay.chosen import chosen_schedules, weigh_all
@@ -90,6 +98,7 @@ class RelayCompiler(Compiler):
                 setattr(topi.x86, name, long_rows.in_short_vectors(getattr(topi.x86, name)))
         topi.x86.schedule_batch_matmul = outer_products.without_partial_sums(topi.x86.schedule_batch_matmul)
         use_exact_products(topi)
+        packed_layouts.repair(tvm)
         # TVM calls it for every dimension that it lowers, and each call reads eighty values.
         if hasattr(relay.backend, "te_compiler"):  # not in TVM 0.8
             relay.backend.te_compiler.libinfo = functools.cache(tvm.support.libinfo)

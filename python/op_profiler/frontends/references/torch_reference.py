@@ -18,6 +18,7 @@ from op_profiler.compilers.imported_model import (
 from op_profiler.errors import first_line
 from op_profiler.frontends.importers.torch_layers import unwrapped
 from op_profiler.frontends.importers.torch_library import torch
+from op_profiler.frontends.references.torch_rounding import OtherRounding
 from op_profiler.frontends.references.values import varying
 from op_profiler.lean_imports import quiet
 
@@ -43,9 +44,8 @@ class TorchReference(FrameworkReference):
         self._lower = lower
 
     def outputs(self, batches: Sequence[Mapping[str, np.ndarray]]) -> list[list[np.ndarray]]:
-        """Run the module in this process, without gradients."""
-        model = self._load()
-        return [self._run(model, batch) for batch in batches]
+        """Run the module in this process, without gradients; the second half of the batches with other rounding."""
+        return self._run_all(self._load(), batches)
 
     def opened(self, batches: Sequence[Mapping[str, np.ndarray]]) -> Opened | None:
         """Run the module with the values of its nodes (exported programs) or innermost modules as outputs, then import
@@ -56,7 +56,7 @@ class TorchReference(FrameworkReference):
             return None
         graph = inner if isinstance(inner, torch.fx.GraphModule) else None
         opened = _of_nodes(graph) if graph is not None else _of_modules(model, inner)
-        values = [self._run(opened, batch) for batch in batches]
+        values = self._run_all(opened, batches)
         kept = [place for place in varying(values) if opened.names[place]]
         opened.keep(kept)
         return Opened(
@@ -85,6 +85,12 @@ class TorchReference(FrameworkReference):
 
     def _tensors(self, batch: Mapping[str, np.ndarray]) -> list[Any]:
         return [torch.from_numpy(batch[i.name].copy()).to(getattr(torch, i.dtype)) for i in self.inputs]
+
+    def _run_all(self, model: Any, batches: Sequence[Mapping[str, np.ndarray]]) -> list[list[np.ndarray]]:
+        half = len(batches) // 2
+        plain = [self._run(model, batch) for batch in batches[:half]]
+        with OtherRounding():
+            return plain + [self._run(model, batch) for batch in batches[half:]]
 
     def _run(self, model: Any, batch: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         tensors = self._tensors(batch)
