@@ -74,6 +74,21 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         torch.nn.functional.pad((x * 9).long(), (0, 1, 3, 0), value=-1),
         three_parts(torch, x),
     ),
+    "fourier": lambda torch, x: (
+        torch.fft.fft(x).real,
+        torch.fft.fft(x, n=9, dim=1, norm="ortho").abs(),
+        torch.fft.ifft(torch.fft.fft(x, n=4)).imag,
+        torch.view_as_real(torch.fft.rfft(x, n=7, dim=0)),
+        torch.fft.fftn(x, dim=(1, 2)).real,
+        torch.fft.fft2(torch.complex(x, -x), norm="forward").imag,
+        torch.fft.irfft2(torch.fft.rfft2(x)),
+        torch.fft.irfftn(torch.fft.rfftn(x, s=(3, 5)), s=(3, 5)),
+        torch.stft(x.reshape(2, 24), 8, return_complex=True, window=torch.hann_window(8)).abs(),
+        torch.view_as_real(
+            torch.stft(x.reshape(2, 24), 8, 3, 6, torch.ones(6), center=False, normalized=True, return_complex=True)
+        ),
+        torch.stft(x.reshape(2, 24), 8, 4, onesided=False, window=torch.hann_window(8), return_complex=True).real,
+    ),
     "lerp": lambda torch, x: (torch.lerp(x, -x, 0.25), torch.lerp(x, -x, x.abs())),
     "shrink": lambda torch, x: (torch.nn.functional.softshrink(x), torch.nn.functional.hardshrink(x, 0.7)),
     "similarity": lambda torch, x: (

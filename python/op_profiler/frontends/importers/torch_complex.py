@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from op_profiler.frontends.importers.torch_decompositions import insert_recorded, recorded
+from op_profiler.frontends.importers.torch_fourier import FOURIER
 from op_profiler.frontends.importers.torch_library import torch
 from op_profiler.frontends.importers.torch_nodes import known_tensor
 
@@ -133,6 +134,21 @@ def _same(pair: Any, *_: Any) -> Any:
     return pair
 
 
+def _fourier(transform: Callable[..., tuple[Any, Any]], *, is_real: bool) -> Callable[..., Any]:
+    """Return a transform of a tensor or pair, which returns a tensor if `is_real`."""
+
+    def parts(one: Any) -> Any:
+        if isinstance(one, _Pair):
+            return one.both.unbind(-1)
+        return (one, None) if isinstance(one, torch.Tensor) else one
+
+    def call(*given: Any) -> Any:
+        real, imaginary = transform(*map(parts, given))
+        return real if is_real else _Pair(torch.stack([real, imaginary], -1))
+
+    return call
+
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "aten::polar": _polar,
     "aten::complex": lambda real, imaginary: _Pair(torch.stack([real, imaginary], -1)),
@@ -148,6 +164,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{f"aten::{name}": _shaped(name) for name in ("view", "reshape", "expand")},
     **{f"aten::{name}": _along(name) for name in ("unsqueeze", "select", "slice")},
     "aten::transpose": _along("transpose", 2),
+    **{name: _fourier(transform, is_real="irfft" in name) for name, transform in FOURIER.items()},
     **{f"aten::{name}": _same for name in ("alias", "clone", "contiguous", "detach", "resolve_conj", "to")},
 }
 """Functions of `_Pair`, by the operators on complex numbers that they replace."""

@@ -8,14 +8,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from op_profiler.frontends.importers.torch_library import torch
 
-_SUMS = frozenset(
-    """
-    _adaptive_avg_pool2d _adaptive_avg_pool3d _native_batch_norm_legit_no_training _scaled_dot_product_attention_math
-    _scaled_dot_product_flash_attention_for_cpu _softmax addbmm addmm addmv avg_pool2d avg_pool3d baddbmm bmm
-    convolution cumsum dot einsum linalg_vector_norm linear logsumexp mean mm mv native_batch_norm native_group_norm
-    native_layer_norm sum var var_mean
-    """.split()
-)
+_POOLS = {"_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "avg_pool2d", "avg_pool3d"}
+_PRODUCTS = {"addbmm", "addmm", "addmv", "baddbmm", "bmm", "convolution", "dot", "einsum", "linear", "mm", "mv"}
+_ATTENTION = {"_scaled_dot_product_attention_math", "_scaled_dot_product_flash_attention_for_cpu"}
+_NORMS = {"_native_batch_norm_legit_no_training", "native_batch_norm", "native_group_norm", "native_layer_norm"}
+_REDUCTIONS = {"_softmax", "cumsum", "linalg_vector_norm", "logsumexp", "mean", "sum", "var", "var_mean"}
+_SUMS = _POOLS | _PRODUCTS | _ATTENTION | _NORMS | _REDUCTIONS
 
 
 class OtherRounding(TorchDispatchMode):
