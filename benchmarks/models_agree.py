@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from agreement_common import Outcome, Verdict, found_of, none_wrong, serve, totals, wrong_rows
 from common import provenance, store
-from small_transformers_common import NoSmallConfigurationError, write_small
+from small_transformers_common import SEQUENCE, NoSmallConfigurationError, write_small
 
 if TYPE_CHECKING:
     from common import Tables
@@ -28,7 +28,6 @@ SETS = ("transformers", "local")
 _TITLES = {"transformers": "transformers", "local": "torchvision and pretrainedmodels"}
 _SECONDS = 600.0
 _MODELS_OF_A_PROCESS = 10
-_SEQUENCE = 16  # tokens; scans over a sequence are unrolled
 
 
 def names_of(source: str) -> list[str]:
@@ -61,7 +60,7 @@ def _compared(source: str, name: str) -> Verdict:
     from op_profiler.frontends.frontend import ModelRequest
 
     source_of = FRONTENDS.get(source)
-    length = _SEQUENCE if source == "transformers" and source_of.takes_sequence_length(name) else None
+    length = SEQUENCE if source == "transformers" and source_of.takes_sequence_length(name) else None
     model = ModelRequest(source=source, name=name, sequence_length=length)
     request = BuildRequest(model=model, schedules="none", check_outputs="always")
     try:

@@ -12,6 +12,7 @@ from typing import Any
 from op_profiler.frontends.transformers import _library
 
 MOST_WEIGHTS = 60_000_000
+SEQUENCE = 16  # tokens; scans over a sequence are unrolled
 _LAYERS, _WORDS, _EXPERTS, _CHOSEN = 2, 1000, 4, 2
 _LAYER_FIELD = re.compile(r"(^|_)(layers?|depths?|blocks?|n_layer|num_hidden_groups)$")
 _EXPERT_FIELD = re.compile(r"(^|_)(experts|n_routed_experts|moe_num_experts)$")
@@ -36,7 +37,8 @@ def write_small(kind: str, folder: Path) -> int:
     """Write config.json of a small model of a type; return its number of weights.
 
     Raises:
-        NoSmallConfigurationError: no configuration that was tried builds a model of at most `MOST_WEIGHTS`.
+        NoSmallConfigurationError: no configuration that was tried gives a model of at most `MOST_WEIGHTS` that torch
+            runs.
     """
     import torch
 
@@ -55,12 +57,43 @@ def write_small(kind: str, folder: Path) -> int:
             reason = error
             continue
         weights = sum(one.numel() for one in model.parameters())
-        if weights <= MOST_WEIGHTS:
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / "config.json").write_text(json.dumps({**read.to_dict(), "model_type": kind}))
+        if weights > MOST_WEIGHTS:
+            reason = f"{weights / 1e6:.0f} million weights"
+            continue
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "config.json").write_text(json.dumps({**read.to_dict(), "model_type": kind}))
+        reason = _why_not(folder)
+        if not reason:
             return weights
-        reason = f"{weights / 1e6:.0f} million weights"
     raise NoSmallConfigurationError(" ".join(str(reason).split())[:200])
+
+
+def _why_not(folder: Path) -> str:
+    """Return why torch does not run a small model; empty if it does, or if op_profiler does not know its inputs."""
+    import torch
+
+    from op_profiler.errors import ModelError
+    from op_profiler.frontends.frontend import ModelRequest
+    from op_profiler.frontends.zoo import transformers as zoo
+
+    request = ModelRequest(source="transformers", name=str(folder))
+    reason = ""
+    try:
+        model, _ = zoo.build(str(folder), folder=True)
+        inputs = zoo.inputs_of(model, request, SEQUENCE)
+    except ModelError:
+        return ""
+    for given in filter(None, (inputs, zoo.without_image(inputs))):
+        try:
+            with torch.no_grad():
+                model(**{name: one.tensor for name, one in given.items()})
+        except Exception as error:  # whatever the model's code raises
+            reason = str(error) or type(error).__name__
+            if "required positional argument" in reason:
+                return ""
+        else:
+            return ""
+    return reason
 
 
 def _smaller(config: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -89,8 +89,8 @@ class FrameworkReference(abc.ABC):
         """Run the framework's model and return all its outputs for each batch.
 
         Args:
-            batches: arrays by the names of the attribute `inputs`. The second half is the first half with the last digit
-                changed; a framework may also round differently while it runs them.
+            batches: arrays by the names of the attribute `inputs`. The second half repeats the first half with the last
+                digit changed; a framework may also round differently while it runs them.
 
         Raises:
             NoReference: the framework does not run the model; the message has the reason.

@@ -9,6 +9,7 @@ import functools
 import json
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ DECODERS = ("llama", "mistral", "qwen2")
 _PARTS = ("t5-encoder", "t5-decoder")  # names of ours, beside the library's; "t5" is the encoder
 _MAPPING = re.compile(r"^CONFIG_MAPPING_NAMES(?: = OrderedDict|\.update)\((.*?)^\)", re.MULTILINE | re.DOTALL)
 _ENTRY = re.compile(r'"([\w.\-]+)"\s*[,:]\s*"\w+Config"')
+_NO_IMAGE = "without its part for images: it does not run with a random image and random tokens"
 _HINT = "A folder with a checkpoint works too; nothing is downloaded."
 
 
@@ -112,17 +114,29 @@ class TransformersFrontend(Frontend):
                 raise ModelError(f"{request.name} cannot be made by transformers: {reason[0][:300]}") from error
         length = request.sequence_length or transformers_zoo.shortened(_DEFAULT_SEQUENCE, model)
         inputs = transformers_zoo.inputs_of(model, request, length)
-        names = list(inputs)
-        return torch_importer.lower(
-            torch_importer.by_keyword(model, names),
-            [made.tensor for made in inputs.values()],
-            name=request.name,
-            source=request.source,
-            input_names=names,
-            batch_size=int(inputs[names[0]].tensor.shape[0]),
-            highs={name: made.high for name, made in inputs.items()},
-            notes=notes,
-        )
+        try:
+            return _lowered(model, inputs, request, notes)
+        except torch_importer.UnfitInputsError:
+            text = transformers_zoo.without_image(inputs)
+            if not text or any(name == "pixel_values" for name in request.input_names):
+                raise
+            return _lowered(model, text, request, (*notes, _NO_IMAGE))
+
+
+def _lowered(model: Any, inputs: Mapping[str, Any], request: ModelRequest, notes: tuple[str, ...]) -> ImportedModel:
+    from op_profiler.frontends.importers import torch as torch_importer
+
+    names = list(inputs)
+    return torch_importer.lower(
+        torch_importer.by_keyword(model, names),
+        [made.tensor for made in inputs.values()],
+        name=request.name,
+        source=request.source,
+        input_names=names,
+        batch_size=int(inputs[names[0]].tensor.shape[0]),
+        highs={name: made.high for name, made in inputs.items()},
+        notes=notes,
+    )
 
 
 FRONTEND = TransformersFrontend()

@@ -36,6 +36,10 @@ _TRAINING, _DROPOUT = 6, 5
 """Positions among the inputs (data, states, weights, biases, layers, dropout, training, bidirectional, batch_first)."""
 
 
+class UnfitInputsError(ModelError):
+    """Raised if torch does not run a model on its example inputs."""
+
+
 def load_torch() -> ModuleType:
     """Return torch, which `torch_library` has imported."""
     return torch
@@ -201,7 +205,7 @@ def _trace(model: Any, examples: Sequence[Any], name: str, returned: list[Any]) 
             return torch.jit.trace(_flat(model, returned), tuple(examples), check_trace=False, strict=False)
     except Exception as error:  # whatever the model's code raises
         shapes = ", ".join(str(tuple(example.shape)) for example in examples)
-        raise ModelError(f"{name} does not run on inputs of shape {shapes}: {_last_line(error)}") from error
+        raise UnfitInputsError(f"{name} does not run on inputs of shape {shapes}: {_last_line(error)}") from error
 
 
 @interrupts_wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ _COPIES = 3  # of the weights at once: torch's, those of the Relay module, those
 _DEVIATION = 0.02  # as transformers initializes most of its matrices
 _WAVE_SAMPLES, _FRAMES = 16000, 100  # one second of speech
 _BINS = ("feature_projection_input_dim", "input_feat_per_channel", "num_mel_bins")
+_MAIN_INPUTS = ("input_ids", "pixel_values", "input_values", "input_features")
 _CODECS = ("upsampling_ratios", "downsampling_ratios")
 """Configuration fields: names for the number of values of a frame (`_BINS`), and fields that only codecs have."""
 
@@ -106,6 +108,16 @@ def inputs_of(model: Any, request: ModelRequest, sequence: int) -> dict[str, Inp
     return made
 
 
+def without_image(inputs: Mapping[str, Input]) -> dict[str, Input]:
+    """Return the inputs of the text part of a model of texts and images; empty for another model.
+
+    Some models accept an image only with tokens that stand for its parts, or with its size in patches.
+    """
+    if "pixel_values" not in inputs or next(iter(inputs)) != "input_ids":
+        return {}
+    return {name: one for name, one in inputs.items() if name != "pixel_values"}
+
+
 def shortened(sequence: int, model: Any) -> int:
     """Return the length of a sequence, or the number of positions in the configuration if that is smaller."""
     most = getattr(model.config.get_text_config(), "max_position_embeddings", None)
@@ -114,10 +126,10 @@ def shortened(sequence: int, model: Any) -> int:
 
 def _input_shapes(model: Any, batch: int, sequence: int) -> dict[str, tuple[tuple[int, ...], int]]:
     """Return the shape of each argument, and the size of the vocabulary for token ids, 0 for other arguments."""
-    config, main = model.config, model.main_input_name
-    text = config.get_text_config()
+    config, text = model.config, model.config.get_text_config()
     tokens = (batch, sequence), _words(text)
     takes = inspect.signature(model.forward).parameters
+    main = next((name for name in (model.main_input_name, *_MAIN_INPUTS) if name in takes), model.main_input_name)
     shapes: dict[str, tuple[tuple[int, ...], int]] = {}
     if main == "input_ids" and tokens[1]:
         shapes["input_ids"] = tokens
@@ -134,6 +146,8 @@ def _input_shapes(model: Any, batch: int, sequence: int) -> dict[str, tuple[tupl
             f"the inputs of {type(model).__name__} ({main}) are not known; write a function that returns the module "
             "and example inputs, and give it as --modelsource file --modelname package.module:function"
         )
+    if "input_ids" in takes and takes["input_ids"].default is inspect.Parameter.empty and tokens[1]:
+        shapes["input_ids"] = tokens
     is_part = getattr(model, "is_decoder", False) and "encoder_hidden_states" in takes
     if config.is_encoder_decoder and "decoder_input_ids" in takes:
         shapes["decoder_input_ids"] = tokens
@@ -162,7 +176,8 @@ def _frames(config: Any, batch: int) -> tuple[int, ...]:
     """Return the shape of a spectrogram; empty if its size is unknown."""
     if hasattr(config, "num_mel_bins") and hasattr(config, "max_source_positions"):
         return batch, config.num_mel_bins, 2 * config.max_source_positions
-    bins = next((getattr(config, name) for name in _BINS if hasattr(config, name)), 0)
+    parts = [config, *(getattr(config, name, None) for name in config.sub_configs)]
+    bins = next((getattr(part, name) for part in parts for name in _BINS if hasattr(part, name)), 0)
     return (batch, _FRAMES, bins) if bins else ()
 
 
