@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from op_profiler.frontends.transformers import _library
 
@@ -21,6 +21,8 @@ _WIDTH_FIELD = re.compile(
     r"(^|_)(hidden|embed|embedding|ffn|intermediate|inner|head|state|latent|conv|feature|output|projection|mlp|model)?_?"
     r"(dim|size|width|channels)s?$|^(d_model|d_ff|d_kv|d_inner|n_embd|n_inner)$"
 )
+_HEADS_FIELD = re.compile(r"(^|_)n?_?heads?(_kv)?$")
+_HEAD_WIDTH_FIELD = re.compile(r"head_dim|head_size|d_kv")
 _OTHER_FIELD = re.compile(
     r"vocab|rope|rotary|patch|kernel|stride|image|window|chunk|codebook|position|norm|index|feature_layer|num_channels|"
     r"conv_layer|tubelet|sample|batch|memory|pool|beam|group|type"
@@ -99,11 +101,26 @@ def _why_not(folder: Path) -> str:
 def _smaller(config: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for divisor in (1, 2, 4, 8, 16):
         for left_out in ((), _DERIVED):
-            yield _reduced(config, divisor, left_out)
+            for fewer_heads in (True, False) if divisor > 1 else (False,):
+                yield _reduced(config, _Sizes(divisor, fewer_heads, left_out))
 
 
-def _reduced(config: Mapping[str, Any], divisor: int, left_out: tuple[str, ...]) -> dict[str, Any]:
-    found = {name: _field(name, value, divisor, left_out) for name, value in config.items() if name not in left_out}
+class _Sizes(NamedTuple):
+    """How a configuration is made smaller.
+
+    Attributes:
+        divisor: of widths.
+        fewer_heads: divide the number of heads, and keep the width of a head; else the opposite.
+        left_out: fields that the library fills in again.
+    """
+
+    divisor: int
+    fewer_heads: bool
+    left_out: tuple[str, ...]
+
+
+def _reduced(config: Mapping[str, Any], sizes: _Sizes) -> dict[str, Any]:
+    found = {name: _field(name, value, sizes) for name, value in config.items() if name not in sizes.left_out}
     before = {value for name, value in config.items() if isinstance(value, int) and found.get(name) == _LAYERS < value}
     for name, value in found.items():
         if isinstance(value, list) and len(value) in before:  # one entry a layer
@@ -117,12 +134,12 @@ def _reduced(config: Mapping[str, Any], divisor: int, left_out: tuple[str, ...])
     return found
 
 
-def _field(name: str, value: Any, divisor: int, left_out: tuple[str, ...]) -> Any:
+def _field(name: str, value: Any, sizes: _Sizes) -> Any:
     if isinstance(value, dict) and ("model_type" in value or name.endswith("_config")):
-        return _reduced(value, divisor, left_out)
+        return _reduced(value, sizes)
     if isinstance(value, list) and value and all(type(one) is int for one in value):
-        smaller = [_field(name, one, divisor, left_out) for one in value]
-        is_whole = all(one % divisor == 0 for one in value) or bool(_LAYER_FIELD.search(name))
+        smaller = [_field(name, one, sizes) for one in value]
+        is_whole = all(one % sizes.divisor == 0 for one in value) or bool(_LAYER_FIELD.search(name))
         return smaller if is_whole else value
     if type(value) is not int:
         return value
@@ -136,4 +153,8 @@ def _field(name: str, value: Any, divisor: int, left_out: tuple[str, ...]) -> An
         return min(value, _LAYERS)
     if _EXPERT_FIELD.search(name):
         return min(value, _EXPERTS)
-    return value // divisor if _WIDTH_FIELD.search(name) and value > divisor and value % divisor == 0 else value
+    is_divided = _HEADS_FIELD.search(name) if sizes.fewer_heads else _HEAD_WIDTH_FIELD.search(name)
+    is_kept = _HEAD_WIDTH_FIELD.search(name) if sizes.fewer_heads else None
+    if (is_divided or _WIDTH_FIELD.search(name)) and not is_kept and value > sizes.divisor:
+        return value // sizes.divisor if value % sizes.divisor == 0 else value
+    return value
