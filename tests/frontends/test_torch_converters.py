@@ -158,6 +158,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         written(x, (torch.arange(48) > 17).reshape(2, 4, 6), x.reshape(-1)[:30]),
         written(x, torch.tensor([[True, False], [False, True]]).repeat(1, 2), x.reshape(8, 6)[:4]),
         written(x, torch.tensor([[True, False], [False, True]]).repeat(1, 2), x[0, 0]),
+        x.masked_scatter(x > 99, x[:, :0]),
         *x[:, :1].unbind(1),
         torch.topk(x, 6, sorted=False)[0].sort()[0],
     ),

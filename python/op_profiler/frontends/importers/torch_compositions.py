@@ -44,6 +44,8 @@ def _larger(one: Any, other: Any) -> Any:
 
 def _masked_scatter(data: Any, mask: Any, source: Any) -> Any:
     """Write the first values of `source`, in order, to the places of a mask."""
+    if not source.numel():  # no place of the mask is set
+        return data.clone()
     mask = mask.expand_as(data)
     place = (torch.cumsum(mask.reshape(-1).to(torch.int64), 0) - 1).clamp(0, source.numel() - 1)
     return torch.where(mask, source.reshape(-1).index_select(0, place).reshape(data.shape), data)
