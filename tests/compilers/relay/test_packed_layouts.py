@@ -28,6 +28,8 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "sum of all but the batch": lambda relay, y: relay.sum(y, 0, exclude=True),
     "index of the largest of a column": lambda relay, y: relay.argmax(y, [1, 2]),
     "index of the smallest channel": lambda relay, y: relay.argmin(y, 1),
+    "equal parts of parts of blocks": lambda relay, y: relay.split(y, 16, axis=1)[1],
+    "equal parts of whole blocks": lambda relay, y: relay.split(y, 2, axis=-3)[1],
     "part by size": lambda relay, y: relay.strided_slice(y, [0, 8, 0, 0], [1, 16, -1, -1], slice_mode="size"),
 }
 

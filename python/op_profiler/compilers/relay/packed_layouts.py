@@ -24,11 +24,12 @@ def repair(tvm: ModuleType) -> None:
     relay = tvm.relay
     if not hasattr(relay.op.op, "register_infer_correct_layout"):  # TVM 0.8
         return
-    conditions: dict[str, Callable[[Any, str], bool]] = {
+    conditions: dict[str, Callable[[Any, str, Any], bool]] = {
+        "split": _parts_have_parts_of_blocks,
         "squeeze": _removes_a_split_axis,
-        "strided_slice": lambda attrs, _: attrs.slice_mode == "size",
-        **{name: lambda attrs, _: bool(attrs.exclude) for name in _REDUCTIONS},
-        **{name: lambda attrs, _: attrs.axis is None or len(attrs.axis) > 1 for name in ("argmax", "argmin")},
+        "strided_slice": lambda attrs, *_: attrs.slice_mode == "size",
+        **{name: lambda attrs, *_: bool(attrs.exclude) for name in _REDUCTIONS},
+        **{name: lambda attrs, *_: attrs.axis is None or len(attrs.axis) > 1 for name in ("argmax", "argmin")},
         "topk": lambda *_: True,
     }
     more = {"variance": _with_mean_as_computed, "topk": _with_as_many_outputs}
@@ -41,7 +42,7 @@ def repair(tvm: ModuleType) -> None:
 
 def _inferred(
     inferred: Callable[..., Any],
-    is_wrong: Callable[[Any, str], bool],
+    is_wrong: Callable[[Any, str, Any], bool],
     finish: Callable[..., tuple[Sequence[Any], Sequence[Any]]] | None,
     attrs: Any,
     new: Sequence[Any] | None,
@@ -52,7 +53,7 @@ def _inferred(
 
     Args:
         inferred: TVM's answer.
-        is_wrong: whether TVM's answer for these attributes and this layout of the data is wrong.
+        is_wrong: whether TVM's answer is wrong for these attributes, this layout of the data, and its original type.
         finish: returns the layouts of inputs and outputs, from the attributes, TVM's answer, and the original layouts.
         new: layouts in which the inputs are; None or unknown if they were not changed.
         old: layouts that they would have without a change.
@@ -60,7 +61,7 @@ def _inferred(
     from tvm.relay.transform.infer_layout_utils import InferCorrectLayoutOutput
 
     data = new[0] if new else None
-    if data is not None and _SPLIT_AXIS.search(data.name) and is_wrong(attrs, data.name):
+    if data is not None and _SPLIT_AXIS.search(data.name) and is_wrong(attrs, data.name, types[0]):
         new = None
     found = inferred(attrs, new, old, types)
     if finish is None:
@@ -69,10 +70,23 @@ def _inferred(
     return InferCorrectLayoutOutput(inputs, outputs, found.new_attrs)
 
 
-def _removes_a_split_axis(attrs: Any, layout: str) -> bool:
-    split = {axis.upper() for axis in _SPLIT_AXIS.findall(layout)}
-    names = [letter for letter in layout if letter.isupper()]
-    return attrs.axis is None or any(names[int(axis)] in split for axis in attrs.axis)
+def _removes_a_split_axis(attrs: Any, layout: str, _type: Any) -> bool:
+    blocks = _blocks(layout)
+    return attrs.axis is None or any(blocks[int(axis)] is not None for axis in attrs.axis)
+
+
+def _parts_have_parts_of_blocks(attrs: Any, layout: str, data: Any) -> bool:
+    """TVM checks this for parts that are given by their ends, but not for a number of equal parts."""
+    block, parts = _blocks(layout)[int(attrs.axis)], attrs.indices_or_sections
+    if block is None or not isinstance(parts, int):
+        return False
+    return int(data.shape[int(attrs.axis)]) // parts % block != 0
+
+
+def _blocks(layout: str) -> list[int | None]:
+    """Return the size of the blocks of each axis, None for an axis that is not split."""
+    sizes = {axis.upper(): int(size) for size, axis in re.findall(r"(\d+)([a-z])", layout)}
+    return [sizes.get(letter) for letter in layout if letter.isupper()]
 
 
 def _with_mean_as_computed(attrs: Any, found: Any, old: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
