@@ -1,10 +1,10 @@
-"""Which whole models compute what torch computes? Model types of transformers, torchvision and pretrainedmodels.
+"""Which whole models compute what torch computes? Random graphs, and the models of three libraries.
 
-The cases are: each model type of the installed transformers, with a small configuration (`small_transformers_common`),
-and each model of torchvision and pretrainedmodels at its usual size. Each is loaded, lowered, built by relay and
-compared with torch as a collection does it, with random weights. A model that the library cannot build, or whose
-outputs decide nothing, has no reference. It takes some hours on two cores. With ``--keep``, the next run at the same
-commit resumes there.
+The cases are: 400 random graphs of torch operators (`drawn_graphs_common`), each model type of the installed
+transformers, with a small configuration (`small_transformers_common`), and each model of torchvision and
+pretrainedmodels at its usual size. Each is lowered, built by relay and compared with torch as a collection does it,
+with random weights. A model that the library cannot build, or whose outputs decide nothing, has no reference. It takes
+some hours on two cores. With ``--keep``, the next run at the same commit resumes there.
 
 Goal: no model differs or crashes, and no refusal is a text of TVM's.
 """
@@ -14,26 +14,38 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agreement_common import Outcome, Verdict, found_of, none_wrong, serve, totals, wrong_rows
 from common import provenance, store
+from drawn_graphs_common import drawn_graph
 from small_transformers_common import SEQUENCE, NoSmallConfigurationError, write_small
 
 if TYPE_CHECKING:
     from common import Tables
 
-SETS = ("transformers", "local")
-_TITLES = {"transformers": "transformers", "local": "torchvision and pretrainedmodels"}
+    from op_profiler.compilers.imported_model import Agreement
+
+SETS = ("drawn", "transformers", "local")
+_TITLES = {
+    "drawn": "random graphs",
+    "transformers": "transformers",
+    "local": "torchvision and pretrainedmodels",
+}
+_GRAPHS = 400
 _SECONDS = 600.0
-_MODELS_OF_A_PROCESS = 10
+_MODELS_OF_A_PROCESS = {"drawn": 40}
+_USUAL_MODELS_OF_A_PROCESS = 10
 
 
 def names_of(source: str) -> list[str]:
-    """All models of a source."""
+    """All models of a set."""
     from op_profiler.frontends import FRONTENDS
 
+    if source == "drawn":
+        return [f"graph {seed}" for seed in range(_GRAPHS)]
     return FRONTENDS.get(source).names()
 
 
@@ -41,30 +53,51 @@ def judge(source: str, name: str) -> Verdict:
     """Compare one model with torch."""
     with tempfile.TemporaryDirectory() as text:
         os.environ["OP_PROFILER_CACHE"] = str(Path(text) / "cache")  # no build is needed twice, and all take gigabytes
+        if source == "drawn":
+            return _compared(lambda: _drawn(int(name.rpartition(" ")[2])), name)
         if source != "transformers":
-            return _compared(source, name)
+            return _compared(lambda: _loaded(source, name), name)
         folder = Path(text) / name
         try:
             write_small(name, folder)
         except NoSmallConfigurationError as error:
             return Verdict(Outcome.INVALID, str(error))
-        return _compared(source, str(folder))
+        return _compared(lambda: _loaded(source, str(folder)), str(folder))
 
 
-def _compared(source: str, name: str) -> Verdict:
-    from op_profiler.building.agreement import OutputsDifferError
+def _loaded(source: str, name: str) -> Agreement | None:
     from op_profiler.building.request import BuildRequest
     from op_profiler.building.requested_model import load_model
-    from op_profiler.errors import OpProfilerError
     from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.frontend import ModelRequest
 
     source_of = FRONTENDS.get(source)
     length = SEQUENCE if source == "transformers" and source_of.takes_sequence_length(name) else None
     model = ModelRequest(source=source, name=name, sequence_length=length)
+    return load_model(BuildRequest(model=model, schedules="none", check_outputs="always"))[0].agreement
+
+
+def _drawn(seed: int) -> Agreement | None:
+    from op_profiler.building.agreement import with_agreement
+    from op_profiler.building.request import BuildRequest
+    from op_profiler.frontends.frontend import ModelRequest
+    from op_profiler.frontends.importers import torch as importer
+
+    module, data = drawn_graph(seed)
+    lowered = importer.lower(
+        module, [data], name=f"graph {seed}", source="file", input_names=["data"], batch_size=len(data)
+    )
+    model = ModelRequest(source="file", name=lowered.name)
     request = BuildRequest(model=model, schedules="none", check_outputs="always")
+    return with_agreement(request, lowered, {}, lambda **_: None).agreement
+
+
+def _compared(agreement: Callable[[], Agreement | None], name: str) -> Verdict:
+    from op_profiler.building.agreement import OutputsDifferError
+    from op_profiler.errors import OpProfilerError
+
     try:
-        found = load_model(request)[0].agreement
+        found = agreement()
     except OutputsDifferError as error:
         return Verdict(Outcome.DIFFERS, _in_one_line(error, name))
     except OpProfilerError as error:
@@ -89,7 +122,7 @@ def reached(tables: Tables) -> bool | None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=SETS, help="one source")
+    parser.add_argument("--only", choices=SETS, help="one set")
     parser.add_argument("--models", metavar="A,B", help="these models only")
     parser.add_argument("--keep", type=Path, metavar="FILE", help="verdicts of earlier runs, which go on from there")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes at once")
@@ -112,7 +145,7 @@ def main() -> None:
             arguments.jobs,
             __file__,
             seconds=_SECONDS,
-            cases_of_a_process=_MODELS_OF_A_PROCESS,
+            cases_of_a_process=_MODELS_OF_A_PROCESS.get(source, _USUAL_MODELS_OF_A_PROCESS),
         )
         rows.append({"framework": source, **totals(found.values())})
         told += wrong_rows(source, found)
