@@ -65,6 +65,14 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         x.argsort(2),
         torch.nn.functional.one_hot((x.abs() * 3).long(), 20),
     ),
+    "squeezed": lambda torch, x: (
+        x.squeeze(1),
+        x[:, :1].squeeze(-2),
+        x[:1, :, :1].squeeze((0, 1, -1)),
+        x.sum().squeeze(0),
+        x[:1].squeeze(),
+        torch.nn.functional.conv3d(x[None, :, None], torch.ones(4, 1, 1, 3, 3) * x[0, 0, 0], x[0, 0, :4], groups=2),
+    ),
     "padded": lambda torch, x: (
         torch.nn.functional.pad(x[None, None], (1, 0, 0, 2, 0, 0, 1, 1, 0, 1)),
         torch.nn.functional.pad(x, (1, 2, -1, 0), value=2.5),

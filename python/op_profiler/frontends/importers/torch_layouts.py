@@ -112,6 +112,17 @@ def _roll(inputs: Sequence[Any], types: Sequence[str]) -> Any:
     return relay.reshape(row, sizes_of(data))
 
 
+def _squeeze(inputs: Sequence[Any], types: Sequence[str]) -> Any:
+    """aten::squeeze(data, axes). TVM's own converter refuses axes of another size than 1, which torch keeps."""
+    data, *axes = inputs
+    if not axes:
+        return load_tvm().relay.squeeze(data)
+    sizes = shape_of(data)
+    named = [int(axis) for axis in (axes[0] if isinstance(axes[0], list) else axes)]
+    kept = [axis for axis in named if sizes and sizes[axis] == 1]
+    return load_tvm().relay.squeeze(data, kept) if kept else data
+
+
 def _unbind(inputs: Sequence[Any], types: Sequence[str]) -> Any:
     """aten::unbind(data, axis). TVM's own converter needs at least two parts."""
     data, axis = inputs
@@ -121,6 +132,7 @@ def _unbind(inputs: Sequence[Any], types: Sequence[str]) -> Any:
 
 
 LAYOUT_CONVERTERS = {
+    "aten::squeeze": _squeeze,
     "aten::unbind": _unbind,
     "aten::roll": _roll,
     "aten::unfold": _unfold,

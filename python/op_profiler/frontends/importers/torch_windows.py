@@ -28,6 +28,8 @@ def _convolution(inputs: Sequence[Any], types: Sequence[str]) -> Any:
     data, weight, bias, strides, padding, dilation, transposed, beyond, groups, *rest = inputs
     rank = len(shape_of(weight)) - 2
     special = transposed and (any(int(one) != 1 for one in dilation) or (rank == 3 and int(groups) > 1))
+    if rank == 3 and not transposed and _has_outputs_of_one_channel(weight, int(groups)):
+        return _convolution_3d(data, weight, bias, strides, padding, dilation, int(groups))
     if not special:
         return tvm_converters().convolution(inputs, types)
     relay = load_tvm().relay
@@ -42,7 +44,22 @@ def _convolution(inputs: Sequence[Any], types: Sequence[str]) -> Any:
     reach = [step * (size - 1) - around for step, size, around in zip(dilation, kernel, padding, strict=True)]
     data = _padded(data, [(lost, lost + more) for lost, more in zip(reach, beyond, strict=True)])
     given = [data, weight, bias, ones, [0] * rank, dilation, False, [0] * rank, groups, *rest]
-    return tvm_converters().convolution(given, types)
+    return _convolution(given, types)
+
+
+def _has_outputs_of_one_channel(weight: Any, groups: int) -> bool:
+    """Return whether each group has one input channel and several outputs."""
+    outer, inner, *_ = sizes_of(weight)
+    return groups > 1 and inner == 1 and outer != groups
+
+
+def _convolution_3d(data: Any, weight: Any, bias: Any, strides: Any, padding: Any, dilation: Any, groups: int) -> Any:
+    """TVM's own converter arranges the weight as Relay expects it of depthwise convolutions in 2-D only."""
+    relay = load_tvm().relay
+    outer, _, *kernel = sizes_of(weight)
+    sizes = {"channels": outer, "kernel_size": kernel, "groups": groups}
+    made = relay.nn.conv3d(data, weight, strides, padding, dilation, **sizes)
+    return made if bias is None else relay.nn.bias_add(made, bias)
 
 
 def _padded(data: Any, padding: Sequence[tuple[int, int]]) -> Any:
