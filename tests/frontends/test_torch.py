@@ -187,6 +187,18 @@ def test_second_names_of_operators(torch: Any, run: Any) -> None:
     check(Named(), run, torch, torch.randn(4, 4))
 
 
+def test_sizes_are_no_outputs(torch: Any) -> None:
+    """A model may return them beside its tensors; in a trace, they look like tensors."""
+
+    class Sized(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            height, width = x.shape[-2:]
+            return {"doubled": x * 2, "sizes": (height, (width + 1) // 2 * height), "sum": x.sum()}
+
+    (result,) = [lower(Sized(), torch.randn(2, 3, 6)).mod["main"].ret_type]
+    assert [len(field.shape) for field in result.fields] == [3, 0]
+
+
 def test_an_alias_is_its_tensor(torch: Any, run: Any) -> None:
     """As in programs of torch.export, where a buffer is used twice."""
 
@@ -200,7 +212,6 @@ def test_an_alias_is_its_tensor(torch: Any, run: Any) -> None:
 def test_vision_transformer(torch: Any, run: Any) -> None:
     from op_profiler.frontends.importers import torch as torch_importer
 
-    pytest.importorskip("torchvision.models") if False else None
     models = torch_importer.load_torchvision().models
     torch.manual_seed(0)
     model = models.VisionTransformer(32, 8, num_layers=1, num_heads=4, hidden_dim=32, mlp_dim=64, num_classes=10)

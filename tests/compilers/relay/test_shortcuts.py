@@ -16,6 +16,8 @@ from op_profiler.targets.target import resolve_target
 
 from ...executor import executor_of
 
+from ...executor import executor_of
+
 
 @pytest.fixture(scope="module")
 def model() -> ImportedModel:
@@ -157,3 +159,19 @@ def test_a_folded_constant_keeps_its_type_and_its_shape(kind: str) -> None:
     assert (str(found.dtype), found.shape) == (kind, (6,))
     alone: Any = rebuilt(relay.transform.InferType()(tvm.IRModule.from_expr(scalar)), shortcuts._fold)
     assert (alone.data.shape, alone.data.dtype) == ((), kind)
+
+
+def test_divisions_of_constants_that_numpy_does_not_compute_are_compiled() -> None:
+    tvm = load_tvm()
+    relay = tvm.relay
+    places = relay.repeat(relay.const(np.arange(-16, 16), "int64"), 2, 0)
+    taken = relay.adv_index([places, relay.const(np.arange(64)[::-1].copy(), "int64")])
+    divided = relay.floor_divide(taken, relay.const(-5, "int64")) + relay.floor_mod(taken, relay.const(-5, "int64"))
+    data = relay.var("data", shape=(64,), dtype="int64")
+    module = tvm.IRModule.from_expr(relay.Function([data], data + divided))
+    compiled = lower.compile_model(ImportedModel("m", "test", module, {}, (InputSpec("data", (64,), "int64"),)), _target())
+    run = executor_of(compiled.library)
+    run.set_input("data", np.zeros(64, "int64"))
+    run.run()
+    values = np.repeat(np.arange(-16, 16), 2)[::-1]
+    np.testing.assert_array_equal(run.get_output(0).numpy(), values // -5 + values % -5)

@@ -20,8 +20,8 @@ from op_profiler.compilers.relay.constant_resizes import with_computed_resizes
 from op_profiler.compilers.relay.extract import extract
 from op_profiler.compilers.relay.launch import launches_of, noting
 from op_profiler.compilers.relay.layers import Layers
+from op_profiler.compilers.relay.pass_config import pass_config
 from op_profiler.compilers.relay.rewrites import rewritten
-from op_profiler.compilers.relay.vector_math import vector_divisions
 from op_profiler.compilers.relay_rewriting import calls_in, functions_of
 from op_profiler.compilers.tvm_build import load_tvm, replaced
 from op_profiler.compilers.tvm_errors import is_internal, last_line
@@ -222,15 +222,6 @@ def single_operator_model(occurrence: Occurrence) -> ImportedModel:
         for v in module["main"].params
     )
     return ImportedModel(occurrence.operator.name, "operator", module, {}, inputs)
-
-
-def pass_config(*passes: tuple[int, Any]) -> dict[str, Any]:
-    """Return the configuration of TVM's passes.
-
-    Args:
-        passes: phases of lowering, and TIR passes that run at their ends.
-    """
-    return {"relay.backend.use_auto_scheduler": False, "tir.add_lower_pass": [*passes, (3, vector_divisions())]}
 
 
 def _label_capture() -> Any:

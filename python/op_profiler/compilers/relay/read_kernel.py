@@ -9,7 +9,8 @@ from op_profiler.compilers.executed import executed
 from op_profiler.compilers.loop_nest import Kernel
 from op_profiler.compilers.loop_reader import Language, Reader
 from op_profiler.compilers.relay.launch_reader import LaunchReader
-from op_profiler.compilers.relay.lower import FLOAT_DECLARED, NO_ELIMINATION, pass_config, quiet
+from op_profiler.compilers.relay.lower import FLOAT_DECLARED, NO_ELIMINATION, quiet
+from op_profiler.compilers.relay.pass_config import pass_config
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.errors import ModelError

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from op_profiler.compilers.relay_rewriting import rebuilt
+from op_profiler.compilers.relay.pass_config import pass_config
+from op_profiler.compilers.relay_rewriting import calls_in, rebuilt
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import Call, IRModule, Named, Node
 
@@ -29,7 +30,10 @@ _WHOLE_ARITHMETIC: dict[str, Callable[..., np.ndarray]] = {
     **{name: getattr(np, name) for name in ("add", "subtract", "multiply", "floor_divide")},
     "floor_mod": np.mod,
 }
-"""Integer operations. LLVM refuses kernels for the last two, because TVM declares vectors of their quotients."""
+"""Integer operations."""
+_DIVISIONS = ("floor_divide", "floor_mod")
+"""Integer operations for which LLVM refuses TVM's kernels, because these declare vectors of quotients. `pass_config`
+has the repair, but TVM folds constants without it."""
 _VIEWS = frozenset({"expand_dims", "squeeze", "reshape"})
 
 
@@ -69,7 +73,7 @@ def shortcuts(weights: Collection[str] = ()) -> Any:
 
         def run_before_pass(self, module: IRModule, info: Named) -> None:
             if info.name == "FoldConstant":
-                _update(module, rebuilt(module, _fold))
+                _update(module, rebuilt(module, _fold_all if _divides_integers(module) else _fold))
             elif info.name.startswith("SimplifyExpr"):
                 body = rebuilt(module, lambda call, arguments: _hide(call, arguments, self.hidden, weights))
                 _update(module, body, add=[one.variable for one in self.hidden.values()])
@@ -121,6 +125,31 @@ def _fold(call: Call, arguments: list[Node]) -> Node | None:
     if found is None or found.shape != shape or str(found.dtype) != dtype:
         return None
     return relay.const(np.asarray(found, order="C"), dtype)  # `ascontiguousarray` would give a scalar a dimension
+
+
+def _divides_integers(module: IRModule) -> bool:
+    calls = calls_in(module["main"])
+    return any(getattr(call.op, "name", "") in _DIVISIONS and "int" in str(call.checked_type) for call in calls)
+
+
+def _fold_all(call: Call, arguments: list[Node]) -> Node | None:
+    """As `_fold`, also for integers that numpy does not compute: the pass would divide them in a kernel that LLVM
+    refuses, and the divisions are not reached by `_fold` if their operands are not folded."""
+    relay = load_tvm().relay
+    found = _fold(call, arguments)
+    parts = [part for one in arguments for part in (one.fields if isinstance(one, relay.Tuple) else [one])]
+    is_constant = bool(parts) and all(isinstance(part, relay.Constant) for part in parts)
+    made = call.checked_type
+    if found is not None or not is_constant or not isinstance(made, relay.TensorType) or "int" not in str(made.dtype):
+        return found
+    alone = load_tvm().IRModule.from_expr(relay.Call(call.op, arguments, call.attrs))
+    with load_tvm().transform.PassContext(opt_level=0, config=pass_config()):
+        library = relay.build(alone, target="llvm")
+    graph, kernels = library.get_graph_json(), library.get_lib()
+    run = load_tvm().contrib.graph_executor.create(graph, kernels, load_tvm().cpu())
+    run.load_params(load_tvm().runtime.save_param_dict(library.get_params()))
+    run.run()
+    return relay.const(run.get_output(0))
 
 
 def in_layout(array: np.ndarray, source: str, target: str) -> np.ndarray | None:

@@ -1,4 +1,4 @@
-"""Functions of the math library, and divisions of integers, as arithmetic of whole vectors.
+"""Functions of the math library as arithmetic, so that a whole vector is computed at once.
 
 TVM calls libm for each value of ``exp`` and ``erf``, also in a vectorized loop; ``sigmoid``, ``tanh`` and softmax are
 made of ``exp``. In the block of `vectorized`, ``exp`` and ``erf`` are polynomials.
@@ -6,17 +6,12 @@ made of ``exp``. In the block of `vectorized`, ``exp`` and ``erf`` are polynomia
 Sources: ``exp`` is reduced to [-ln 2 / 2, ln 2 / 2] (Cody and Waite) and computed by a Taylor polynomial of degree 7.
 ``erf`` is the rational approximation of Eigen and TVM's ``fast_erf``, on [-4, 4]. Measured in float32, the relative
 error is at most 1.1e-7 and 4.5e-7. Results of ``exp`` below 2.3e-38 become 0; infinities and NaN stay.
-
-TVM lowers a division of integers that rounds down to a named vector (``rmod``) if it cannot prove that the divisor is
-positive. From LLVM 20 on, no such kernel compiles: LLVM accepts debug information of scalar integers and pointers only.
-`vector_divisions` replaces these divisions by others without a name.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -55,37 +50,6 @@ def vectorized() -> Iterator[None]:
         yield
     finally:
         _active.pop()
-
-
-def vector_divisions() -> Any:
-    """Return the TIR pass, for phase 3 of lowering, that lets vectors of integers be divided by any vector."""
-    tir = load_tvm().tir
-    divisions = ["tir.FloorDiv", "tir.FloorMod"]
-
-    @tir.transform.prim_func_pass(opt_level=0)
-    def rewrite(function: Any, module: Any, context: Any) -> Any:
-        return function.with_body(tir.stmt_functor.ir_transform(function.body, None, _division, divisions))
-
-    return rewrite
-
-
-def _division(division: Any) -> Any:
-    """Return a division that rounds down as one that rounds towards zero; None for one that TVM lowers without a name.
-
-    The results differ where there is a remainder whose sign is not that of the divisor.
-    """
-    tir = load_tvm().tir
-    dividend, divisor = division.a, division.b
-    is_vector_of_signed = re.fullmatch(r"int\d+x\d+", str(division.dtype))
-    if not is_vector_of_signed or int(getattr(getattr(divisor, "value", 0), "value", 0)) > 0:
-        return None
-    constant = functools.partial(tir.const, dtype=division.dtype)
-    remainder = tir.truncmod(dividend, divisor)
-    is_rounded_up = tir.And(remainder != constant(0), tir.bitwise_xor(remainder, divisor) < constant(0))
-    if isinstance(division, tir.FloorMod):
-        return tir.Select(is_rounded_up, remainder + divisor, remainder)
-    quotient = tir.truncdiv(dividend, divisor)
-    return tir.Select(is_rounded_up, quotient - constant(1), quotient)
 
 
 def concerns(operators: Iterable[Operator]) -> bool:

@@ -25,6 +25,7 @@ from op_profiler.frontends.importers.torch_kinds import kinds_of
 from op_profiler.frontends.importers.torch_layers import WRAPPED, noted_locations
 from op_profiler.frontends.importers.torch_layouts import LAYOUT_CONVERTERS
 from op_profiler.frontends.importers.torch_library import torch
+from op_profiler.frontends.importers.torch_numbers import is_traced_number
 from op_profiler.frontends.importers.torch_options import OPTION_CONVERTERS
 from op_profiler.frontends.importers.torch_places import PLACE_CONVERTERS
 from op_profiler.frontends.importers.torch_types import TYPE_CONVERTERS
@@ -184,7 +185,8 @@ def _flat(model: Any, returned: list[Any] | None = None) -> Any:
     torch = load_torch()
 
     def forward(inner: Any, *inputs: Any) -> Any:
-        tensors = tuple(one for one in torch.utils._pytree.tree_leaves(inner(*inputs)) if isinstance(one, torch.Tensor))
+        leaves = torch.utils._pytree.tree_leaves(inner(*inputs))
+        tensors = tuple(one for one in leaves if isinstance(one, torch.Tensor) and not is_traced_number(one))
         if returned is not None:
             returned[:] = tensors
         return tensors[0] if len(tensors) == 1 else tensors

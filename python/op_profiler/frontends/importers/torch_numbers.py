@@ -14,8 +14,25 @@ from op_profiler.frontends.importers.torch_nodes import call, known_tensor, oper
 _CONVERSIONS = {"prim::NumToTensor": torch.tensor, "aten::Int": int, "aten::Float": float}
 
 
+_ARITHMETIC = {f"aten::{name}" for name in ("add", "sub", "mul", "div", "floor_divide", "remainder", "neg")}
+
+
 class _UnknownError(Exception):
     """Raised if a number is known only at run time."""
+
+
+def is_traced_number(tensor: Any) -> bool:
+    """Return whether a tensor stands for a size, or for what is computed from sizes. A trace is made with tensors in
+    place of such numbers; without a trace it is False."""
+    return torch._C._get_tracing_state() is not None and not tensor.ndim and _is_size(torch._C._get_value_trace(tensor))
+
+
+def _is_size(value: Any) -> bool:
+    node = value.node()
+    computed = [one for one in node.inputs() if one.node().kind() != "prim::Constant"]
+    return node.kind() == "prim::NumToTensor" or (
+        node.kind() in _ARITHMETIC and bool(computed) and all(map(_is_size, computed))
+    )
 
 
 def fold_integers(traced: Any) -> None:
