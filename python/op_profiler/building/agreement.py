@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from op_profiler.compilers.imported_model import InputSpec
 
 _FORMAT = 1
+_MOST_DOUBTS = 3  # that are named
 _DEPENDS_ENOUGH = 0.01
 """Relative change of the outputs between two batches of inputs below which larger inputs are tried."""
 
@@ -125,7 +126,7 @@ def _compared(request: BuildRequest, model: ImportedModel, given: Mapping[str, n
     if wrong is not None:
         node = _first_node(reference, ours, batches)
         agreement = Agreement(False, found[wrong].error, reference.framework)
-        raise OutputsDifferError(_sentence(model.name, reference.framework, wrong, found[wrong], node), agreement)
+        raise OutputsDifferError(_sentence(model.name, reference, wrong, found[wrong], node), agreement)
     if not decided:
         why = "they hardly depend on the inputs" if any(one.is_decided for one in found) else "rounding decides them"
         return Agreement(outputs_reference=f"{why}, so {reference.framework} shows nothing")
@@ -235,12 +236,14 @@ def _first_node(reference: FrameworkReference, ours: _Ours, batches: Sequence[Ma
     return ""
 
 
-def _sentence(name: str, framework: str, place: int, found: Difference, node: str) -> str:
+def _sentence(name: str, reference: FrameworkReference, place: int, found: Difference, node: str) -> str:
     what = found.why or f"has an error of {found.error:.2g} of its size; rounding explains {found.allowed:.1g}"
     where = f". The first value that differs is that of {node}" if node else ""
+    doubts = ", ".join(reference.doubts[:_MOST_DOUBTS])
+    why = f". Python code that depends on values may be the reason: {doubts}" if doubts else ""
     return (
-        f"{name} computes something else here than in {framework}: its output {place} {what}{where}. To measure it "
-        "nevertheless: --check-outputs never"
+        f"{name} computes something else here than in {reference.framework}: its output {place} {what}{where}{why}. To "
+        "measure it nevertheless: --check-outputs never"
     )
 
 

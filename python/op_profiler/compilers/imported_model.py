@@ -59,11 +59,13 @@ class FrameworkReference(abc.ABC):
         framework: name and version, such as ``torch 2.13.0``.
         inputs: inputs of the framework's model; an importer may drop or rename some.
         kinds: kinds of its nodes, with everything that decides how an importer reads them; empty if unknown.
+        doubts: lines of the user's code that the framework could record for the example inputs only.
     """
 
     framework: str
     inputs: tuple[InputSpec, ...]
     kinds: frozenset[str] = frozenset()
+    doubts: Sequence[str] = ()
 
     def names_of(self, inputs: Sequence[InputSpec]) -> dict[str, str]:
         """Return a dict from the name of each input in the imported model to its name in the framework's model, because

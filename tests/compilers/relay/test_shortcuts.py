@@ -16,8 +16,6 @@ from op_profiler.targets.target import resolve_target
 
 from ...executor import executor_of
 
-from ...executor import executor_of
-
 
 @pytest.fixture(scope="module")
 def model() -> ImportedModel:
@@ -169,7 +167,9 @@ def test_divisions_of_constants_that_numpy_does_not_compute_are_compiled() -> No
     divided = relay.floor_divide(taken, relay.const(-5, "int64")) + relay.floor_mod(taken, relay.const(-5, "int64"))
     data = relay.var("data", shape=(64,), dtype="int64")
     module = tvm.IRModule.from_expr(relay.Function([data], data + divided))
-    compiled = lower.compile_model(ImportedModel("m", "test", module, {}, (InputSpec("data", (64,), "int64"),)), _target())
+    compiled = lower.compile_model(
+        ImportedModel("m", "test", module, {}, (InputSpec("data", (64,), "int64"),)), _target()
+    )
     run = executor_of(compiled.library)
     run.set_input("data", np.zeros(64, "int64"))
     run.run()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.util
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -122,7 +124,7 @@ def lower(
     if own is not None:
         return ImportedModel(name, source, own, {}, tuple(specs), batch_size, tuple(notes), reference=reference)
     returned: list[Any] = []
-    traced = _trace(model, examples, name, returned)
+    traced = _trace(model, examples, name, returned, reference.doubts)
     reference.kinds = kinds_of(traced)
     infos = [(spec.name, (list(spec.shape), spec.dtype)) for spec in specs]
     module, params = _convert(traced, model, infos, name)
@@ -196,10 +198,16 @@ def _flat(model: Any, returned: list[Any] | None = None) -> Any:
     return _wrapped(model, forward)
 
 
-def _trace(model: Any, examples: Sequence[Any], name: str, returned: list[Any]) -> Any:
+def _trace(model: Any, examples: Sequence[Any], name: str, returned: list[Any], doubts: list[str]) -> Any:
+    """Trace a module.
+
+    Args:
+        returned: receives the tensors that the module returned.
+        doubts: receives the lines of code for which torch warns that a trace may hold for these inputs only.
+    """
     torch = load_torch()
     try:
-        with quiet(), torch.no_grad():
+        with quiet(), torch.no_grad(), _noted_doubts(doubts):
             if isinstance(model, torch.jit.ScriptModule):
                 model.eval()
                 _flat(model, returned)(*examples)  # says what does not fit; its own graph is converted
@@ -208,6 +216,16 @@ def _trace(model: Any, examples: Sequence[Any], name: str, returned: list[Any]) 
     except Exception as error:  # whatever the model's code raises
         shapes = ", ".join(str(tuple(example.shape)) for example in examples)
         raise UnfitInputsError(f"{name} does not run on inputs of shape {shapes}: {_last_line(error)}") from error
+
+
+@contextlib.contextmanager
+def _noted_doubts(doubts: list[str]) -> Iterator[None]:
+    """Add the places of torch's warnings about the trace in this block, each once."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", load_torch().jit.TracerWarning)
+        yield
+    places = (f"{'/'.join(Path(one.filename).parts[-2:])}:{one.lineno}" for one in caught)
+    doubts.extend(dict.fromkeys(places))
 
 
 @interrupts_wait()

@@ -40,6 +40,7 @@ class TorchReference(FrameworkReference):
     ) -> None:
         self.framework = f"torch {torch.__version__.partition('+')[0]}"
         self.inputs = tuple(inputs)
+        self.doubts: list[str] = []
         self._load = load
         self._lower = lower
 
