@@ -35,7 +35,7 @@ def found_of(
     """
     now = provenance()
     lines = kept.read_text().splitlines() if kept is not None and kept.exists() else []
-    entries = [entry for entry in map(json.loads, lines) if entry["provenance"] == now]
+    entries = [entry for entry in map(json.loads, lines) if _undated(entry["provenance"]) == _undated(now)]
     known = {e["name"]: Verdict(Outcome(e["outcome"]), e["detail"]) for e in entries if e["framework"] == what}
     known = {name: verdict for name, verdict in known.items() if name in names}
     missing = [name for name in names if name not in known]
@@ -50,6 +50,10 @@ def found_of(
         if count % 50 == 0:
             print(f"{what}: {count} of {len(missing)} cases", file=sys.stderr, flush=True)
     return {name: known[name] for name in names}
+
+
+def _undated(provenance: str) -> str:
+    return provenance.partition(", ")[2]
 
 
 def totals(verdicts: Iterable[Verdict]) -> dict[str, int]:
