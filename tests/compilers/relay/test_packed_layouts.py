@@ -50,4 +50,5 @@ def test_an_operator_behind_a_packed_convolution_computes_the_same(tvm: Any, nam
         run.set_input("x", given)
         run.run()
         found.append(run.get_output(0).numpy())
-    np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-3)
+    packed, plain = found
+    np.testing.assert_allclose(packed, plain, rtol=1e-4, atol=1e-3)
