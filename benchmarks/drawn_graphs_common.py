@@ -57,25 +57,23 @@ def drawn_graph(seed: int) -> tuple[torch.nn.Module, torch.Tensor]:
         if 0 < result.numel() <= _MOST_ELEMENTS and result.isfinite().all() and result.abs().max() < 1e4:
             steps.append(_Step(call, tuple(places[:count])))
             values.append(result)
-    return _Graph.of(steps), data
+    return _module(steps), data
 
 
-class _Graph:
-    @staticmethod
-    def of(steps: Sequence[_Step]) -> torch.nn.Module:
-        import torch
+def _module(steps: Sequence[_Step]) -> torch.nn.Module:
+    import torch
 
-        used = {place for step in steps for place in step.places}
-        outputs = [place for place in range(1, len(steps) + 1) if place not in used]
+    used = {place for step in steps for place in step.places}
+    outputs = [place for place in range(1, len(steps) + 1) if place not in used]
 
-        class Graph(torch.nn.Module):
-            def forward(self, data: Any) -> Any:
-                values = [data]
-                for step in steps:
-                    values.append(step.call(*(values[place] for place in step.places)))
-                return tuple(values[place] for place in outputs)
+    class Graph(torch.nn.Module):
+        def forward(self, data: Any) -> Any:
+            values = [data]
+            for step in steps:
+                values.append(step.call(*(values[place] for place in step.places)))
+            return tuple(values[place] for place in outputs)
 
-        return Graph().eval()
+    return Graph().eval()
 
 
 class _Draw:

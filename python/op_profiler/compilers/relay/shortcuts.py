@@ -73,7 +73,7 @@ def shortcuts(weights: Collection[str] = ()) -> Any:
 
         def run_before_pass(self, module: IRModule, info: Named) -> None:
             if info.name == "FoldConstant":
-                _update(module, rebuilt(module, _fold_all if _divides_integers(module) else _fold))
+                _update(module, rebuilt(module, _fold_all if _has_divisions(module) else _fold))
             elif info.name.startswith("SimplifyExpr"):
                 body = rebuilt(module, lambda call, arguments: _hide(call, arguments, self.hidden, weights))
                 _update(module, body, add=[one.variable for one in self.hidden.values()])
@@ -127,9 +127,8 @@ def _fold(call: Call, arguments: list[Node]) -> Node | None:
     return relay.const(np.asarray(found, order="C"), dtype)  # `ascontiguousarray` would give a scalar a dimension
 
 
-def _divides_integers(module: IRModule) -> bool:
-    calls = calls_in(module["main"])
-    return any(getattr(call.op, "name", "") in _DIVISIONS and "int" in str(call.checked_type) for call in calls)
+def _has_divisions(module: IRModule) -> bool:
+    return any(getattr(call.op, "name", "") in _DIVISIONS for call in calls_in(module["main"]))
 
 
 def _fold_all(call: Call, arguments: list[Node]) -> Node | None:
@@ -139,8 +138,7 @@ def _fold_all(call: Call, arguments: list[Node]) -> Node | None:
     found = _fold(call, arguments)
     parts = [part for one in arguments for part in (one.fields if isinstance(one, relay.Tuple) else [one])]
     is_constant = bool(parts) and all(isinstance(part, relay.Constant) for part in parts)
-    made = call.checked_type
-    if found is not None or not is_constant or not isinstance(made, relay.TensorType) or "int" not in str(made.dtype):
+    if found is not None or not is_constant or not _is_static(call.checked_type, _WHOLE):
         return found
     alone = load_tvm().IRModule.from_expr(relay.Call(call.op, arguments, call.attrs))
     with load_tvm().transform.PassContext(opt_level=0, config=pass_config()):
@@ -150,6 +148,14 @@ def _fold_all(call: Call, arguments: list[Node]) -> Node | None:
     run.load_params(load_tvm().runtime.save_param_dict(library.get_params()))
     run.run()
     return relay.const(run.get_output(0))
+
+
+def _is_static(kind: Node, dtypes: Collection[str]) -> bool:
+    """Return whether a type is that of a tensor of known size and of one of these number types."""
+    tvm = load_tvm()
+    if not isinstance(kind, tvm.relay.TensorType) or str(kind.dtype) not in dtypes:
+        return False
+    return all(isinstance(size, tvm.tir.IntImm) for size in kind.shape)
 
 
 def in_layout(array: np.ndarray, source: str, target: str) -> np.ndarray | None:
