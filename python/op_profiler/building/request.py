@@ -270,6 +270,10 @@ def _digest(identity: list[str]) -> str:
 
 
 def one_of(kind: str, value: str, known: tuple[str, ...]) -> None:
-    """Check that a value is among the known ones; the error message names the most similar one."""
+    """Raise UnknownNameError if `value` is not in `known`; the message names the most similar known value.
+
+    Args:
+        kind: what the value is, for the message.
+    """
     if value not in known:
         raise UnknownNameError(kind, value, known)

@@ -110,7 +110,7 @@ class Operator:
 
     @functools.cached_property
     def inputs_read(self) -> tuple[TensorSpec, ...]:
-        """`inputs` without the fields of a tuple that no op uses, such as the other parts of a ``split``.
+        """`inputs` without the fields of a tuple that no op uses, such as other results of a ``split``.
 
         If the operator reads several tuples and it is unknown whose fields are used, all inputs.
         """

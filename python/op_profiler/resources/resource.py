@@ -152,7 +152,7 @@ def check_writable(path: Path) -> None:
 
 @contextlib.contextmanager
 def restored(before: dict[Path, str]) -> Iterator[None]:
-    """Write the previous text of each file, given in `before`, back at the end of the block, also after an error."""
+    """At the end of the block, also after an error, write to each file the text that `before` has for it."""
     with contextlib.ExitStack() as stack:
         for path, text in before.items():
             stack.callback(write_text, path, text)

@@ -23,7 +23,7 @@ class Schedule:
             templates end with `OWN_TEMPLATE`.
         knobs: knob name to value, as plain JSON values; empty if the schedule has none.
         origin: source of the values: the compiler (``default``), this project's rule for products of matrices
-            (``rule``), a search (``tuned`` and its ``trial``), or a library (``vendor``).
+            (``rule``), a search (``tuned``; ``trial`` for its candidates), or a library (``vendor``).
         factors: effect of the knobs on the loops; follows from template and knobs, so it is not part of the identity.
     """
 

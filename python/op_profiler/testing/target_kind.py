@@ -53,7 +53,7 @@ class TargetKindSuite:
         assert tvm_identity(kind.name)
 
     def test_usual_thread_counts_are_accepted(self, kind: TargetKind) -> None:
-        """Check that default thread counts are sorted and accepted, and -1 is rejected, here and at a place."""
+        """Check, here and for another machine, that default thread counts are sorted and accepted and -1 is rejected."""
         for place in (None, PLACE):
             counts = kind.default_thread_counts(place)
             assert counts and list(counts) == sorted(set(counts))
@@ -89,7 +89,7 @@ class TargetKindSuite:
         assert kind.for_int8(resolved).kind.name == resolved.kind.name
 
     def test_a_place_has_no_vendor(self, kind: TargetKind) -> None:
-        """Check that `--vendor true` is rejected for places and boards, and where torch is not installed."""
+        """Check that `--vendor true` is rejected for another machine, for boards, and if torch is not installed."""
         with pytest.raises(UsageError, match="--vendor true"):
             kind.check_vendor(PLACE)
         if kind.is_board:

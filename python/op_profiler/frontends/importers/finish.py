@@ -135,7 +135,7 @@ def finish(
 
     Args:
         params: weights by name; weights that the module transposes are replaced by their transposes.
-        specs: specs of inputs, for what the types in the module do not contain: the range of integers.
+        specs: specs of inputs, which contain what the types in the module lack: the range of integer inputs.
     """
     from op_profiler.frontends.importers.known_loops import with_known_loops  # brings numpy, which checks do without
 

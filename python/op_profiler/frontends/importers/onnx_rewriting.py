@@ -126,7 +126,8 @@ class Rewriting:
 
 
 def with_defaults(**values: Any) -> Rewrite:
-    """Return a rewrite that writes these values of attributes that a node leaves out; None removes an attribute."""
+    """Return a rewrite that sets each of these attributes to the given value if a node does not have it; the value None
+    removes the attribute."""
 
     def write(graph: Any, node: Any) -> list[Any]:
         written = {name: None if one is None else attribute(node, name, one) for name, one in values.items()}

@@ -202,7 +202,7 @@ def precision_of(dtype: str) -> Precision:
 
 
 def dtype_of(shape: Shape) -> str:
-    """Return the dtype of an operator's data."""
+    """Return the dtype of an operator's data, its first input."""
     return shape.inputs[0].dtype if isinstance(shape, Plain) else shape.dtypes[0]
 
 

@@ -141,7 +141,7 @@ class Built:
 
 @dataclasses.dataclass
 class BuiltByVendor:
-    """A vendor's kernel, with the interface of `Built`; each sample includes about 2 us of Python."""
+    """A vendor's kernel, with the interface of `Built`; each sample includes about 2 us of Python's overhead."""
 
     name: str
     function: Callable[[], Any]
