@@ -132,7 +132,7 @@ class Frontend(abc.ABC):
         return False
 
     def takes_past(self, name: str) -> bool:
-        """Return, without loading the model, whether its decoder steps can be measured with earlier tokens in a cache."""
+        """Return, without loading the model, whether its decoder steps can be measured with cached earlier tokens."""
         return False
 
     def has_framework(self, request: ModelRequest) -> bool:

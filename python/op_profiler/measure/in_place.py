@@ -86,7 +86,7 @@ class InPlaceKernels(FixedModel):
 
     @property
     def labels(self) -> list[str]:
-        """Return the label of each kernel (the compiler's hash), in execution order."""
+        """Return the label of each kernel (a hash from the compiler), in execution order."""
         return [kernel.label for kernel in self.kernels]
 
     def kernel_outputs(self) -> Iterator[np.ndarray]:

@@ -138,7 +138,7 @@ def with_defaults(**values: Any) -> Rewrite:
 
 
 def add_constant(graph: Any, node: Any, what: str, values: Any, kind: str) -> str:
-    """Add a constant for a node to the graph; return the constant's name, which ends with `what`."""
+    """Add a constant of dtype `kind` for a node to the graph; return the constant's name, which ends with `what`."""
     name = f"{node.output[0]}__{what}"
     graph.initializer.append(numpy_helper.from_array(np.asarray(values, kind), name))
     return name

@@ -34,7 +34,7 @@ class ReferenceRun:
     Attributes:
         form: form of the file.
         model: path of the file.
-        data: folder with external weights.
+        data: folder that contains the external weights.
         inputs: names of the inputs, in the order of the model.
         batches: number of batches of inputs.
         nodes: whether to return the values of all nodes as outputs.
@@ -103,7 +103,7 @@ class FileReference(FrameworkReference):
         self._path = path
 
     def outputs(self, batches: Sequence[Mapping[str, np.ndarray]]) -> list[list[np.ndarray]]:
-        """Run the model in the separate process."""
+        """Run the model in the separate process, and return its outputs for each batch."""
         return self._run(batches).outputs
 
     def write(self, form: Form, folder: Path, inputs: Sequence[np.ndarray]) -> Path:

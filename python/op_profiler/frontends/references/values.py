@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 
 
 def varying(values: Sequence[Sequence[np.ndarray]]) -> list[int]:
-    """Return the indices of the numeric tensors that depend on the inputs; the others are constants, which importers
-    compute themselves.
+    """Return the indices of the numeric tensors that have equal shapes but different values for different batches.
+
+    Tensors that are equal for all batches are constants, which importers compute themselves.
 
     Args:
         values: one list of tensors for each batch of inputs.

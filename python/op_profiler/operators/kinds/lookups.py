@@ -22,7 +22,7 @@ _TAPS = {"nearest_neighbor": 1, "linear": 2, "cubic": 4}
 
 @dataclasses.dataclass(frozen=True)
 class Resize(Point):
-    """Resize of [batch, channels, size, size] to another size, along one axis or two (`axes`).
+    """Resize of images to the size `result`: [batch, channels, size, size], or [batch, channels, size] if `axes` is 1.
 
     Attributes:
         method: one of `METHODS`; `coordinates`: one of `COORDINATES`; `rounding`: one of `ROUNDINGS`.

@@ -118,9 +118,9 @@ Draw = Callable[[random.Random], Point]
 
 @dataclasses.dataclass(frozen=True)
 class InFloat16(Point):
-    """A point whose tensors are float16.
+    """The operator of `point` with float16 tensors.
 
-    It contains no ops that Relay's mixed precision keeps in float32 (exp, erf, softmax, means).
+    `point` contains no ops that Relay's mixed precision keeps in float32 (exp, erf, softmax, means).
     """
 
     kind = "float16"

@@ -63,7 +63,7 @@ def windows(
 
 
 def log_uniform(rng: random.Random, low: int, high: int, multiple: int = 1) -> int:
-    """Draw a multiple of `multiple` log-uniformly between `low` and `high`, rounded; at least one multiple."""
+    """Draw a number log-uniformly between `low` and `high`, and round it to a positive multiple of `multiple`."""
     value = math.exp(rng.uniform(math.log(low), math.log(high)))
     return max(multiple, round(value / multiple) * multiple)
 
