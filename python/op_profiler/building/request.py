@@ -230,7 +230,7 @@ class BuildRequest:
         Args:
             content: content of the model (`ImportedModel.content`).
             machine: `Device.identity` of the machine that measures it.
-            label: label of the run; a labelled run is a separate model in the dataset.
+            label: label of the run; runs with different labels are separate models in the dataset.
         """
         identity = [
             content,

@@ -41,7 +41,9 @@ class State:
 
 
 class Resource(abc.ABC):
-    """One resource of this machine. Reading it changes nothing; every call reads it again.
+    """One resource of this machine that affects kernel times, such as a clock or the number of threads.
+
+    Reading a resource changes nothing; every call reads it again.
 
     Args:
         root: where sysfs is mounted.

@@ -16,7 +16,7 @@ OWN_TEMPLATE = ".op_profiler"
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-    """Arrangement of an operator's loops.
+    """The schedule of an operator: a template and the values of its knobs, which arrange the loops.
 
     Attributes:
         template: name of the AutoTVM template or TOPI schedule, e.g. ``conv2d_NCHWc.x86``; names of this project's

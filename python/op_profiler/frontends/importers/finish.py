@@ -82,8 +82,8 @@ def readable_reason(error: BaseException) -> str:
 
 
 def output_shapes(module: IRModule) -> list[tuple[int | None, ...] | None]:
-    """Return the shape of each tensor that ``main`` of a Relay or Relax module returns. None stands for a size, or for a
-    whole shape, that is known only at run time."""
+    """Return the shape of each tensor that ``main`` of a Relay or Relax module returns; a size, or a whole shape, is
+    None if it is known only at run time."""
     main = module["main"]
     made = main.ret_ty if hasattr(main, "ret_ty") else main.body.checked_type
     kinds = made.fields if hasattr(made, "fields") else [made]

@@ -67,7 +67,7 @@ class NamedGraph(tflite.SubGraph):
 
 
 class NamedTensor(tflite.Tensor):
-    """A tensor with a unique name; a scalar that was stored without a shape gets an empty one."""
+    """A tensor with a unique name; a scalar that was stored without a shape gets an empty shape."""
 
     __slots__ = ("own_name",)
 

@@ -31,7 +31,7 @@ def varying(values: Sequence[Sequence[np.ndarray]]) -> list[int]:
 
 
 def write_arrays(path: Path, arrays: Sequence[np.ndarray]) -> None:
-    """Write arrays to an ``.npz`` file, each under its index."""
+    """Write arrays to an ``.npz`` file; the name of each array in the file is its index."""
     import numpy as np
 
     named: dict[str, Any] = {str(place): array for place, array in enumerate(arrays)}

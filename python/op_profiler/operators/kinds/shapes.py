@@ -116,7 +116,7 @@ class Conv:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DenseLayer:
-    """A product with a weight of shape (out_features, in_features); the other fields are as in `Conv`."""
+    """A dense layer with a weight of shape (out_features, in_features); the other fields are as in `Conv`."""
 
     batch: int
     in_features: int

@@ -47,7 +47,7 @@ _SHORT_US = 300.0
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WorkerSetup:
-    """Configuration of a worker, sent once.
+    """Configuration of a worker, sent to it once at its start.
 
     Attributes:
         target: TVM target string.
