@@ -68,10 +68,10 @@ def _described(field: Field) -> str:
 
 
 def model_request(request: ModelRequest, model: LiveModel | Run, inputs: object = None) -> ModelRequest:
-    """Return the model request for a model.
+    """Return a copy of a model request with the source and the name of a model.
 
     Args:
-        request: request whose other options are kept.
+        request: request whose other options are copied.
         model: as for `collect`; a pair of a torch module and its inputs; or a run, whose model request is returned.
         inputs: as for `collect`.
     """

@@ -216,7 +216,7 @@ def explain(
         inputs: as for `collect`.
 
     Returns:
-        The operators that take most time, each with its losses in microseconds.
+        The operators that take most time, each with its losses: the microseconds that are lost for each cause.
 
     Raises:
         OpProfilerError: the model cannot be explained, or cannot be explained on this machine.

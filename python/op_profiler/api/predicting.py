@@ -122,7 +122,7 @@ def schedule(
         Only("device", "k", "verify", "trials_from", "db"),
     ],
 ) -> list[Answer]:
-    """Return the best known schedules of a model's heavy operators, or the best predicted schedules if never tuned.
+    """Return the best known schedules of a model's heavy operators; for operators never tuned, the best predicted ones.
 
     >>> import op_profiler
     >>> found = op_profiler.schedule("mlp", k=2, device="AMD EPYC")

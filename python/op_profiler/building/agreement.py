@@ -72,7 +72,7 @@ def with_agreement(
 
     Args:
         given: the user's inputs; empty for random ones.
-        announce: called with the stage before it begins.
+        announce: called with the name of each stage before the stage begins.
         compared_kinds: kinds of nodes in models that were compared before; the kinds of this model are added. A model
             without new kinds is not compared. None: each model is compared.
 

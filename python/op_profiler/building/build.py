@@ -25,7 +25,7 @@ def build_model(request: BuildRequest, model: ImportedModel, target: Target) -> 
     """Build a model, or read an earlier build of the same model.
 
     Args:
-        request: gives the conditions and the executor.
+        request: request that defines the schedule records, the pipeline and the executor.
         model: model in its precision; changes (`Compiler.merge_parallel`) are part of `ImportedModel.content`.
         target: `tvm.target.Target`.
 

@@ -53,7 +53,7 @@ class PreparedModel(contextlib.ExitStack):
         cores: cores of this machine's processor that threads may be bound to; None for all.
 
     Attributes:
-        model: the model in its precision; without its weights after the build.
+        model: the model in its precision; the build removes its weights.
         given: the user's inputs; empty if the user gave none.
         target: `tvm.target.Target` that the model is compiled for.
         merged: kinds of operators that were merged.

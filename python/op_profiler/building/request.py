@@ -127,7 +127,7 @@ class BuildRequest:
     def of_options(
         cls, *, target: str = "llvm", place: Place | None = None, threads: tuple[int, ...] | None = None, **fields: Any
     ) -> BuildRequest:
-        """Return a request; without `threads`, at the default thread counts of the target."""
+        """Return a request; if `threads` is None, it has the default thread counts of the target."""
         kind = kind_of(target)
         place = place.with_key(kind.name) if place is not None else None
         threads = kind.default_thread_counts(place) if threads is None else threads
@@ -137,9 +137,10 @@ class BuildRequest:
         """Check that the options are valid; the most important problem is reported first.
 
         Args:
-            dry_run: the model is compiled for the target, but not measured.
-            tuned: a search comes first, which creates the folder of the records if it is missing.
-            lowers: the model is lowered or compiled; False if it may have been lowered earlier (`check_build`).
+            dry_run: whether the model is compiled for the target, but not measured.
+            tuned: whether a search comes first, which creates the folder of the records if it is missing.
+            lowers: whether the model will be lowered or compiled, so that the TVM build of the target is checked, too
+                (`check_build`); False if a stored lowering may be used.
 
         Raises:
             UsageError: an option is out of range; the message gives the range.
@@ -160,10 +161,10 @@ class BuildRequest:
         self.kind.check_threads(self.threads, self.place)
 
     def check_build(self) -> None:
-        """Check that the TVM which lowers for the target is installed.
+        """Check that the TVM build that lowers for the target is installed.
 
         Raises:
-            OpProfilerError: this TVM or one of its libraries is missing; the message names what to install.
+            OpProfilerError: this TVM build or one of its libraries is missing; the message names what to install.
         """
         if COMPILERS.get(self.compiler).takes_builds_of_targets:
             self.kind.check_build()
@@ -229,7 +230,7 @@ class BuildRequest:
         Args:
             content: content of the model (`ImportedModel.content`).
             machine: `Device.identity` of the machine that measures it.
-            label: label of the run; a labelled run is a separate model in the dataset.
+            label: label of the run; runs with different labels are separate models in the dataset.
         """
         identity = [
             content,
@@ -270,6 +271,10 @@ def _digest(identity: list[str]) -> str:
 
 
 def one_of(kind: str, value: str, known: tuple[str, ...]) -> None:
-    """Check that a value is among the known ones; the error message names the most similar one."""
+    """Raise UnknownNameError if `value` is not in `known`; the message names the most similar known value.
+
+    Args:
+        kind: what the value is, for the message.
+    """
     if value not in known:
         raise UnknownNameError(kind, value, known)

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 def load_model(
     request: BuildRequest, announce: Callable[..., None] = silent, compared_kinds: set[str] | None = None
 ) -> tuple[ImportedModel, dict[str, np.ndarray], Any]:
-    """Return the model in its precision, the user's inputs (or none), and the target to compile for.
+    """Return the model in its precision, the user's inputs (empty if not given), and the target to compile for.
 
     Args:
-        announce: called with the stage before it begins.
+        announce: called with the name of each stage before the stage begins.
         compared_kinds: as in `with_agreement`.
 
     Raises:

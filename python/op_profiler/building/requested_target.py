@@ -26,7 +26,7 @@ def load_target(request: BuildRequest, announce: Callable[..., None] = silent) -
     """Return the target of a request; this process then uses the TVM of the request's compiler.
 
     Args:
-        announce: called with the stage before it begins.
+        announce: called with the name of each stage before the stage begins.
     """
     announce(stage="loading TVM")
     use_build_for(request.target, compiler=request.compiler)
@@ -35,7 +35,7 @@ def load_target(request: BuildRequest, announce: Callable[..., None] = silent) -
 
 
 def compiled_for(kind: TargetKind, precision: Precision, target: Target) -> Target:
-    """Return the target for which a model in a precision is compiled."""
+    """Return the target for which a model in this precision is compiled: `target`, or for int8 a variant of it."""
     return kind.for_int8(target) if precision == "int8" else target
 
 

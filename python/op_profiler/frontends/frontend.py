@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from op_profiler.compilers.imported_model import ImportedModel
 
 AUTO = "auto"
-"""The importer that the compiler chooses."""
+"""Value of `ModelRequest.importer` with which the compiler chooses the importer."""
 
 
 InputShapes = Mapping[str, tuple[int, ...]] | tuple[tuple[int, ...], ...]
@@ -102,7 +102,7 @@ class ModelRequest:
 
     @property
     def title(self) -> str:
-        """Name of the model, with the step of a decoder."""
+        """Name of the model; for a step of a decoder, followed by the kind of step and its numbers of tokens."""
         if self.past is None:
             return self.name
         step = f"decode {self.sequence_length} after {self.past}" if self.past else f"prefill {self.sequence_length}"
@@ -128,11 +128,11 @@ class Frontend(abc.ABC):
         return []
 
     def takes_sequence_length(self, name: str) -> bool:
-        """Return, without loading the model, whether a number of tokens determines the shapes of its inputs."""
+        """Return, without loading the model, whether the shapes of the model's inputs depend on a number of tokens."""
         return False
 
     def takes_past(self, name: str) -> bool:
-        """Return, without loading the model, whether its decoder steps can be measured with past tokens in a cache."""
+        """Return, without loading the model, whether its decoder steps can be measured with cached earlier tokens."""
         return False
 
     def has_framework(self, request: ModelRequest) -> bool:

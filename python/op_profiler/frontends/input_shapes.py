@@ -63,11 +63,11 @@ def free_sizes_explained(name: str, shapes: Mapping[str, Sequence[int | None]]) 
 
 
 def batch_of(request: ModelRequest, shape: Sequence[int] | None, own: int = 1) -> int:
-    """Return the batch size in a shape that the user gave; without a shape, the requested one, or the model's own if
-    that is 1.
+    """Return the batch size: the first size of `shape`, which the user gave; if `shape` is None, the requested batch
+    size, or `own` (the model's batch size) if 1 is requested.
 
     Raises:
-        UsageError: --batchsize has another value.
+        UsageError: --batchsize is given and differs from the first size of `shape`.
     """
     if shape is None:
         return request.batch_size if request.batch_size > 1 else own

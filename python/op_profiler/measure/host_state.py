@@ -31,7 +31,7 @@ _QUIET = 0.25
 
 
 class HostState:
-    """Detector of cores that share no cache, or share a physical core, more than usual.
+    """Detects when cores of a run share no cache or share a physical core, by comparison with earlier times.
 
     Args:
         probe: the reference kernels.
@@ -127,7 +127,8 @@ class ReferenceTime:
 
     @property
     def reference_us(self) -> float | None:
-        """Return the time of the kernel in quiet runs, microseconds; None before the first reading of all runs."""
+        """Return the time of the kernel in quiet runs, microseconds; None if neither this run nor an earlier run has a
+        reading."""
         runs = self._earlier_us + ([self._of_run_us] if self.times_us else [])
         return float(np.quantile(runs, _QUIET)) if runs else None
 

@@ -19,7 +19,7 @@ from op_profiler.targets.machine import FixedModel
 
 
 class Runs(Protocol):
-    """A function that can be called repeatedly."""
+    """An object whose method `run` calls a function, which may be called repeatedly."""
 
     def run(self) -> bool:
         """Call the function once; return False if it failed."""
@@ -43,7 +43,7 @@ class InPlaceKernels(FixedModel):
 
     Attributes:
         kernels: kernels in execution order, without kernels that compute nothing (reshapes).
-        whole: the call that runs the whole model; on a GPU, launches it.
+        whole: the call that runs the whole model; on a GPU, it only launches the kernels.
         flush: function that returns, for a kernel, the call that flushes the kernel's tensors from the caches; None if
             this build of TVM cannot flush caches.
         stack_turn: number that determines the stack offset of timed calls (`measure/stack.py`).
@@ -64,7 +64,7 @@ class InPlaceKernels(FixedModel):
         return call_overhead_us()
 
     def run(self) -> None:
-        """Run the whole model; on a GPU, launch it.
+        """Run the whole model; on a GPU, launch its kernels without waiting for their end.
 
         Raises:
             RuntimeError: a kernel fails; the error is TVM's.
@@ -86,7 +86,7 @@ class InPlaceKernels(FixedModel):
 
     @property
     def labels(self) -> list[str]:
-        """Return the label of each kernel (the compiler's hash), in execution order."""
+        """Return the label of each kernel (a hash from the compiler), in execution order."""
         return [kernel.label for kernel in self.kernels]
 
     def kernel_outputs(self) -> Iterator[np.ndarray]:

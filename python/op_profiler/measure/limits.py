@@ -57,7 +57,7 @@ class Limits:
         return usual or rounds >= self.maximum_rounds or seconds >= self.maximum_seconds
 
     def progress(self, rounds: int, seconds: float) -> float:
-        """Return the progress towards the end of the rounds if nothing converges, 0 to 1."""
+        """Return the progress, 0 to 1, towards the limit that ends the rounds if the times do not converge."""
         usual = min(rounds / self.usual_rounds, seconds / self.usual_seconds)
         return min(max(usual, rounds / self.maximum_rounds, seconds / self.maximum_seconds), 1.0)
 

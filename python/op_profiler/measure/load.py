@@ -21,7 +21,7 @@ _BUSY = (0, 1, 2, 5, 6, 7)  # user, nice, system, irq, softirq, steal of a line 
 
 @dataclasses.dataclass(frozen=True)
 class ForeignLoad:
-    """Background load since the last reading.
+    """Background load between two readings of a `LoadMeter`.
 
     Attributes:
         share: share of the used cores, or of the GPU, that other processes took, 0 to 1; None if unknown.

@@ -278,7 +278,7 @@ class ModelTiming:
         sum_of_operators_us: median over the rounds of the sum over all calls; if not every round timed every operator,
             the sum over operators of median times number of calls. None if an operator has no time.
         unmeasured: workload keys of operators without a time, which are missing from the sum.
-        coverage: share of the model's time that the operators that had to converge make up; None if unknown.
+        coverage: share of the model's time in the operators that were required to converge; None if unknown.
         details: further JSON-serializable details of the run.
     """
 

@@ -80,7 +80,7 @@ class Rounds:
     """Timing of one loaded model in rounds.
 
     Args:
-        groups: number of the operator that each kernel computes, shape (kernels,).
+        groups: index of the operator that each kernel computes, shape (kernels,).
         skipped: for each kernel, whether it runs without being timed, because it fails or its time is known.
         coverage: the heaviest operators that together make up this share of the model's time have to converge.
         meter: reads the background load; None if it cannot be read.

@@ -21,7 +21,7 @@ class RunStates:
     Args:
         device: the machine.
         threads: thread count of the runs.
-        about: rest of the name of the file, such as the sizes of the data; other values have another file.
+        about: rest of the file's name, such as the sizes of the data; each value of `about` has a separate file.
 
     Attributes:
         path: path of the file.
@@ -31,7 +31,7 @@ class RunStates:
         self.path = cache_folder() / "states" / f"{'-'.join(map(str, (device.key, threads, *about)))}.json"
 
     def read(self, convert: Callable[[Any], _State]) -> list[_State]:
-        """Return the states, each as a function converts it; empty if there is no file, or a damaged one."""
+        """Return the states, each converted by `convert`; an empty list if the file is missing or damaged."""
         try:
             return [convert(state) for state in json.loads(self.path.read_text())]
         except (OSError, ValueError, TypeError):

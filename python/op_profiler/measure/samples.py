@@ -16,7 +16,7 @@ WHOLE_MODEL = -1
 
 
 def numbers(operators: Sequence[Operator]) -> Iterator[tuple[str, int]]:
-    """Yield pairs of a name in ``failed_rounds`` of `ModelTiming.details` and the key in `Samples.failed` for it.
+    """Yield pairs: a name in ``failed_rounds`` of `ModelTiming.details`, and the corresponding key in `Samples.failed`.
 
     The pair of the whole model comes first, then the pairs of the operators.
 
@@ -140,7 +140,7 @@ def per_operator(matrix: np.ndarray, groups: np.ndarray) -> np.ndarray:
 
     Args:
         matrix: times of kernels, shape (rounds, kernels); NaN if a kernel was not timed.
-        groups: number of each kernel's operator, 0 to operators - 1, shape (kernels,).
+        groups: index of each kernel's operator, 0 to operators - 1, shape (kernels,).
 
     Returns:
         Mean times, shape (rounds, operators); NaN if any call of the operator has no time.

@@ -84,8 +84,8 @@ class ThreadPool:
         """Return the cores on which the operating system lets this thread and the pool's workers run.
 
         Call this method after a kernel has run, because the pool starts its workers with the first kernel. `use` binds
-        all workers, including sleeping ones, to the given cores; threads of other libraries are not bound and therefore
-        left out. The result is empty on operating systems without ``sched_getaffinity``.
+        all workers, including sleeping ones, to the given cores. Threads of other libraries are not bound, so their
+        cores are not part of the result. The result is empty on operating systems without ``sched_getaffinity``.
         """
         if not hasattr(os, "sched_getaffinity"):
             return ()

@@ -33,7 +33,7 @@ _held: dict[str, int] = {}  # how many `measuring` blocks this process is in, by
 
 @contextlib.contextmanager
 def measuring(names: Sequence[str], say: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Hold these locks exclusively while the block measures; wait for processes that hold them.
+    """Hold these locks exclusively while the block measures; before that, wait until other processes release them.
 
     The block may be nested within one process; child processes do not inherit the locks.
 
@@ -49,7 +49,7 @@ def measuring(names: Sequence[str], say: Callable[[str], None] | None = None) ->
 
 @contextlib.contextmanager
 def compiling(say: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Hold the processor's lock in shared mode while the block compiles; no effect inside `measuring`.
+    """Hold the processor's lock in shared mode while the block compiles; inside `measuring`, do nothing.
 
     Leave this block before entering `measuring`, which waits until no process compiles.
 

@@ -135,7 +135,7 @@ class Description:
         return signature(self._ops[anchor], self._attrs[anchor], self._inputs[anchor])
 
     def operator(self, outputs: Sequence[TensorSpec]) -> Operator:
-        """Return the operator of all parameters and ops.
+        """Return the operator that consists of all parameters and ops that were added.
 
         Args:
             outputs: tensors that the function returns.
@@ -159,7 +159,7 @@ class Description:
         )
 
     def _bytes_read(self) -> Iterator[int]:
-        """Return the bytes read from each tensor. Tensors that no op uses, such as the other parts of a ``split``, are
+        """Return the bytes read from each tensor. Tensors that no op uses, such as other results of a ``split``, are
         not read; a parameter that no edge names is read as a whole.
         """
         named = {number for number, _ in self._reads}

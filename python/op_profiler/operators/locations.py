@@ -46,7 +46,7 @@ LOCATION_COLUMNS = ("layers", "fx_nodes", "source_lines")
 
 
 def values(locations: Iterable[str], field: str) -> tuple[str, ...]:
-    """Return the known values of a field of `Location` in texts, each once, in their order.
+    """Return the known values that a field of `Location` has in the given texts, each once, in order of appearance.
 
     >>> values([Location("fc", "linear").text, Location("fc", "relu").text], "layer")
     ('fc',)

@@ -43,7 +43,8 @@ class Operator:
 
     Attributes:
         name: the compiler's name of the kernel, e.g. ``fused_nn_contrib_conv2d_NCHWc_add_nn_relu``.
-        anchor: the heavy op of the operator, e.g. ``nn.conv2d``; the first op if none is heavy.
+        anchor: the first heavy op, e.g. ``nn.conv2d``; without a heavy op, the op with most operations; ``identity``
+            for a function without ops.
         op_names: all fused ops, in execution order.
         inputs: activations that the operator reads.
         params: constants (weights, biases) that the operator reads.
@@ -110,7 +111,7 @@ class Operator:
 
     @functools.cached_property
     def inputs_read(self) -> tuple[TensorSpec, ...]:
-        """`inputs` without the fields of a tuple that no op uses, such as the other parts of a ``split``.
+        """`inputs` without the fields of a tuple that no op uses, such as other results of a ``split``.
 
         If the operator reads several tuples and it is unknown whose fields are used, all inputs.
         """

@@ -41,7 +41,9 @@ class State:
 
 
 class Resource(abc.ABC):
-    """One resource of this machine. Reading it changes nothing; every call reads it again.
+    """One resource of this machine that affects kernel times, such as a clock or the number of threads.
+
+    Reading a resource changes nothing; every call reads it again.
 
     Args:
         root: where sysfs is mounted.
@@ -152,7 +154,7 @@ def check_writable(path: Path) -> None:
 
 @contextlib.contextmanager
 def restored(before: dict[Path, str]) -> Iterator[None]:
-    """Write the previous text of each file, given in `before`, back at the end of the block, also after an error."""
+    """At the end of the block, also after an error, write to each file the text that `before` has for it."""
     with contextlib.ExitStack() as stack:
         for path, text in before.items():
             stack.callback(write_text, path, text)

@@ -15,7 +15,7 @@ _REASON = "the collector runs one kernel after the other, on one stream; a plan 
 
 
 class Streams(Resource):
-    """Number of streams of a GPU: queues of kernels, where kernels of different queues may run side by side."""
+    """Number of streams of a GPU. A stream is a queue of kernels; kernels of different streams may run side by side."""
 
     name = "streams"
     of_gpu = True

@@ -79,7 +79,7 @@ class Axis:
 
 @dataclasses.dataclass(frozen=True)
 class Nest:
-    """Names and sizes of the loops of an anchor.
+    """The loop nest of an anchor (the heavy op of an operator): names and sizes of its loops.
 
     Attributes:
         axes: axes in the order of the output. The last axis is divided into columns of the register tile; if it is not

@@ -78,7 +78,7 @@ class Conditions:
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """One line of an AutoTVM log, or a record of a MetaSchedule database.
+    """One schedule record: a line of an AutoTVM log, or a record of a MetaSchedule database.
 
     Attributes:
         target: the target, as the compiler writes it.

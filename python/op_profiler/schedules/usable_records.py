@@ -26,7 +26,7 @@ def ruled(computation: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class UsableRecords:
-    """One record for each computation, read when the object is created.
+    """The schedule records that a build may use: one for each computation, read when the object is created.
 
     Attributes:
         chosen: record of each computation, by `Record.computation`.

@@ -77,7 +77,7 @@ class CompilerSuite:
         assert fused.occurrences == operators and fused.asked <= built.asked
 
     def test_kernels_come_in_the_order_of_their_producers(self, compiler: Compiler, built: BuiltModel) -> None:
-        """Check that the inputs of a call are sorted, distinct and earlier, and that each kernel can be called."""
+        """Check that the producers of each call are sorted, distinct, earlier calls, and that kernels can be called."""
         calls = built.compiled.calls
         assert calls and {call.label for call in calls} <= built.compiled.by_label.keys()
         for number, call in enumerate(calls):

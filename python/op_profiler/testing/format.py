@@ -47,7 +47,7 @@ class FormatSuite:
 
     @pytest.fixture(autouse=True)
     def reads(self, format: Format) -> None:
-        """Skip the test if the format cannot be imported."""
+        """Skip the test if files of the format can only be written, not read."""
         if not format.reads:
             pytest.skip("files of it are only written")
 

@@ -71,7 +71,8 @@ def layered(nodes: int, seed: int, width: int = 4) -> KernelGraph:
 
 
 def random_costs(graph: KernelGraph, seed: int, *, threads: tuple[int, ...] = (1, 2), **others: float) -> Costs:
-    """Return latencies between 5 and 500 us that threads reduce by Amdahl's law, with serial shares between 0 and 1."""
+    """Return costs: latencies between 5 and 500 us at one thread, lower at more threads by Amdahl's law with random
+    serial shares. `others`: further fields of `Costs`."""
     rng = np.random.default_rng(seed)
     alone = np.exp(rng.uniform(np.log(5), np.log(500), len(graph)))
     serial = rng.uniform(0, 1, len(graph))
@@ -79,7 +80,7 @@ def random_costs(graph: KernelGraph, seed: int, *, threads: tuple[int, ...] = (1
 
 
 def equal_costs(graph: KernelGraph, by_threads: dict[int, float], **others: float) -> Costs:
-    """Return costs with the same latency for each node."""
+    """Return costs with the same latency for each node, given by thread count. `others`: further fields of `Costs`."""
     return Costs({count: np.full(len(graph), latency) for count, latency in by_threads.items()}, **others)
 
 

@@ -82,7 +82,7 @@ class RegressorSuite:
 
     @pytest.fixture
     def values(self, columns: np.ndarray) -> np.ndarray:
-        """The function of the first two columns that is learned, shape (800,)."""
+        """Values to learn, shape (800,): a function of the first two columns."""
         found: np.ndarray = np.sin(columns[:, 0]) + 0.5 * columns[:, 1]
         return found
 

@@ -53,7 +53,7 @@ class TargetKindSuite:
         assert tvm_identity(kind.name)
 
     def test_usual_thread_counts_are_accepted(self, kind: TargetKind) -> None:
-        """Check that default thread counts are sorted and accepted, and -1 is rejected, here and at a place."""
+        """Check that default thread counts are sorted and valid, and -1 is not, on this machine and on another one."""
         for place in (None, PLACE):
             counts = kind.default_thread_counts(place)
             assert counts and list(counts) == sorted(set(counts))
@@ -62,7 +62,7 @@ class TargetKindSuite:
                 kind.check_threads((-1,), place)
 
     def test_a_machine_here_is_named_locked_and_identified_or_there_is_none(self, kind: TargetKind) -> None:
-        """Check that identity and lock exist together, and that boards have neither lock nor trial worker."""
+        """Check that there is an identity exactly if there is a lock, and that boards have neither lock nor worker."""
         assert kind.processor_name()
         lock, identity, worker = _answer(kind.lock), _answer(kind.machine_identity), _answer(kind.trial_worker)
         assert (identity is None) == (lock is None)
@@ -89,7 +89,7 @@ class TargetKindSuite:
         assert kind.for_int8(resolved).kind.name == resolved.kind.name
 
     def test_a_place_has_no_vendor(self, kind: TargetKind) -> None:
-        """Check that `--vendor true` is rejected for places and boards, and where torch is not installed."""
+        """Check that `--vendor true` is rejected for another machine, for boards, and if torch is not installed."""
         with pytest.raises(UsageError, match="--vendor true"):
             kind.check_vendor(PLACE)
         if kind.is_board:

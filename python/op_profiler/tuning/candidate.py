@@ -48,8 +48,8 @@ class TrialResult:
     """Result of one candidate: samples or an error.
 
     Attributes:
-        samples_us: microseconds per call, each the mean of several calls; a single sample if `stopped_early`. In whole
-            nanoseconds, as the dataset stores them, so that a resumed search gives its tuner the same values.
+        samples_us: microseconds per call, each the mean of several calls; a single sample if `stopped_early`. Rounded
+            to nanoseconds, as in the dataset, so that a resumed search passes the same values to its tuner.
         stopped_early: whether the first call was so much slower than the best candidate that no more calls were made.
         checked: whether the output was compared with a reference output by numpy.
         failure: kind of `error`; None if the trial succeeded.

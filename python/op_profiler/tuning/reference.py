@@ -67,7 +67,8 @@ class Reference:
         return bound
 
     def difference(self, output: np.ndarray) -> str | None:
-        """Return a text with the difference of an output from the reference; None if the output is correct."""
+        """Return a text with the difference of an output, in the task's layout, from the reference; None if the output
+        is correct."""
         return self.plain_difference(self.unpack(output), str(output.dtype))
 
     def plain_difference(self, got: np.ndarray, dtype: str | None = None) -> str | None:

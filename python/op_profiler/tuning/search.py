@@ -52,7 +52,7 @@ class Trial:
 
 @dataclasses.dataclass(frozen=True)
 class Finalist:
-    """One of the best candidates, measured again alternately with the other finalists.
+    """One of the best candidates, a default schedule or the champion, measured alternately with the other finalists.
 
     Attributes:
         candidate: task and point.

@@ -30,7 +30,7 @@ Config = dict[str, Any]
 
 
 class InvalidPointError(ValueError):
-    """Raised for a point of a search space that its template rejects; the message is the reason."""
+    """Raised for a point of a search space that the template rejects; the message is the reason."""
 
 
 @dataclasses.dataclass(frozen=True)

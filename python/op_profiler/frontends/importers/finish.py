@@ -82,7 +82,8 @@ def readable_reason(error: BaseException) -> str:
 
 
 def output_shapes(module: IRModule) -> list[tuple[int | None, ...] | None]:
-    """Return the shapes of the tensors that ``main`` returns, in Relay and in Relax; None if known only at run time."""
+    """Return the shape of each tensor that ``main`` of a Relay or Relax module returns; a size, or a whole shape, is
+    None if it is known only at run time."""
     main = module["main"]
     made = main.ret_ty if hasattr(main, "ret_ty") else main.body.checked_type
     kinds = made.fields if hasattr(made, "fields") else [made]
@@ -135,7 +136,7 @@ def finish(
 
     Args:
         params: weights by name; weights that the module transposes are replaced by their transposes.
-        specs: specs of inputs, for what the types in the module do not contain: the range of integers.
+        specs: specs of inputs, which contain what the types in the module lack: the range of integer inputs.
     """
     from op_profiler.frontends.importers.known_loops import with_known_loops  # brings numpy, which checks do without
 

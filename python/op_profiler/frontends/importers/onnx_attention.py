@@ -89,17 +89,19 @@ class AttentionRepairs(Rewriting):
 
 
 def causal(length: int, keys: int, past: int) -> Any:
-    """Return the mask of the keys that each query attends to: those of the past, and those up to its own position."""
+    """Return a Boolean mask, shape (length, keys + past). It is True for each key to which a query attends: the keys of
+    the past, and the keys up to the position of the query."""
     return np.tri(length, keys + past, past, dtype=bool)
 
 
 def as_heads(nodes: NodeWriter, data: str, count: int) -> str:
-    """Divide (batch, length, count * size) into heads: (batch, count, length, size)."""
+    """Write the division of (batch, length, count * size) into heads, (batch, count, length, size); return the name of
+    the result."""
     return nodes.add("Transpose", nodes.reshape(data, [0, 0, count, -1]), perm=[0, 2, 1, 3])
 
 
 def merge_heads(nodes: NodeWriter, data: str, output: str) -> str:
-    """Merge the heads: (batch, count, length, size) becomes (batch, length, count * size)."""
+    """Write the merge of heads, from (batch, count, length, size) to (batch, length, count * size); return `output`."""
     return nodes.reshape(nodes.add("Transpose", data, perm=[0, 2, 1, 3]), [0, 0, -1], output=output)
 
 

@@ -52,7 +52,7 @@ def set_attributes(node: Any, **values: Any) -> None:
 
 
 def bodies_of(node: Any) -> list[Any]:
-    """Return the graphs inside an If, a Loop or a Scan."""
+    """Return the graphs inside an If, a Loop or a Scan; an empty list for other nodes."""
     return [body for one in node.attribute for body in ([one.g] if one.HasField("g") else one.graphs)]
 
 
@@ -66,7 +66,8 @@ def graphs_in(graph: Any) -> Iterator[Any]:
 
 
 def used_inside(nodes: Any) -> set[str]:
-    """Return the names that the bodies of If and Loop use from outside."""
+    """Return the names of all values that the bodies of If and Loop read or return, whether defined outside or inside
+    the body."""
     names: set[str] = set()
     for node in nodes:
         for body in bodies_of(node):

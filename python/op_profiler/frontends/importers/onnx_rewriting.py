@@ -126,7 +126,8 @@ class Rewriting:
 
 
 def with_defaults(**values: Any) -> Rewrite:
-    """Return a rewrite that writes these values of attributes that a node leaves out; None removes an attribute."""
+    """Return a rewrite that sets each of these attributes to the given value if a node does not have it; the value None
+    removes the attribute."""
 
     def write(graph: Any, node: Any) -> list[Any]:
         written = {name: None if one is None else attribute(node, name, one) for name, one in values.items()}
@@ -137,7 +138,7 @@ def with_defaults(**values: Any) -> Rewrite:
 
 
 def add_constant(graph: Any, node: Any, what: str, values: Any, kind: str) -> str:
-    """Add a constant for a node to the graph; return the constant's name, which ends with `what`."""
+    """Add a constant of dtype `kind` for a node to the graph; return the constant's name, which ends with `what`."""
     name = f"{node.output[0]}__{what}"
     graph.initializer.append(numpy_helper.from_array(np.asarray(values, kind), name))
     return name

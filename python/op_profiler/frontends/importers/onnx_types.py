@@ -27,7 +27,7 @@ _COMPUTED_IN: dict[str, dict[str, str]] = {
 
 
 class TypeRepairs(Rewriting):
-    """Inserts casts around nodes of one model whose type Relay's importer does not support."""
+    """Inserts casts around those nodes of one model whose element type Relay's importer does not support."""
 
     def for_relay(self) -> None:
         """Insert casts around all nodes whose element type Relay's importer does not support."""

@@ -56,7 +56,7 @@ class OptionsConverter(OperatorConverter):
         return self._convert_arg_min_max(relay.argmin, op)
 
     def convert_gather(self, op: Any) -> Any:
-        """Convert gather with indices for each batch."""
+        """Convert a gather, also one in which each batch has separate indices (``batch_dims``)."""
         options = options_of(op, "GatherOptions")
         if not options.BatchDims():
             return super().convert_gather(op)

@@ -13,9 +13,9 @@ from op_profiler.frontends.importers.tflite_names import options_of
 
 
 class FormsConverter(OperatorConverter):
-    """Converts operators in forms that TVM's converter does not support. Conditions are broadcast, a squeeze without
-    dimensions removes all of size 1, and non-maximum suppression fills its outputs with zeros after the selected
-    boxes."""
+    """Converts operators in forms that TVM's converter does not support. Conditions are broadcast, a squeeze that names
+    no dimensions removes all dimensions of size 1, and non-maximum suppression fills its outputs with zeros after the
+    selected boxes."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -38,7 +38,7 @@ class FormsConverter(OperatorConverter):
         return relay.cast(relay.argwhere(self.get_tensor_expr(given[0])), "int64")
 
     def convert_squeeze(self, op: Any) -> Any:
-        """Convert a squeeze; without dimensions, all of size 1 are removed."""
+        """Convert a squeeze; if it names no dimensions, all dimensions of size 1 are removed."""
         if op.BuiltinOptions() is not None and options_of(op, "SqueezeOptions").SqueezeDimsLength():
             return super().convert_squeeze(op)
         return relay.squeeze(self.get_expr(self.get_input_tensors(op)[0].tensor_idx))

@@ -67,7 +67,7 @@ class NamedGraph(tflite.SubGraph):
 
 
 class NamedTensor(tflite.Tensor):
-    """A tensor with a unique name; a scalar that was stored without a shape gets an empty one."""
+    """A tensor with a unique name; a scalar that was stored without a shape gets an empty shape."""
 
     __slots__ = ("own_name",)
 
@@ -87,7 +87,7 @@ def read(content: bytes) -> NamedModel:
 
 
 def options_of(op: Any, kind: str) -> Any:
-    """Return the table of an operator's options, by the name of its class."""
+    """Return the options of an operator, as an object of the class of the package tflite with the name `kind`."""
     options, table = getattr(tflite, kind)(), op.BuiltinOptions()
     options.Init(table.Bytes, table.Pos)
     return options

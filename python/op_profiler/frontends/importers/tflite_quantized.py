@@ -61,11 +61,11 @@ class QuantizedConverter(OperatorConverter):
         return converted
 
     def convert_reduce_mean(self, op: Any) -> Any:
-        """Convert a mean to a sum of the integers, whose scale includes the division; TVM would divide integers."""
+        """Convert a mean to a sum of integers, whose scale includes the division; TVM's converter divides integers."""
         return self._sum(op, super().convert_reduce_mean, mean=True)
 
     def convert_reduce_sum(self, op: Any) -> Any:
-        """Convert a sum; the zero point is subtracted from each number, but TVM subtracts it once."""
+        """Convert a sum. The zero point is subtracted for each number; TVM's converter subtracts it only once."""
         return self._sum(op, super().convert_reduce_sum, mean=False)
 
     def _sum(self, op: Any, convert: Callable[[Any], Any], *, mean: bool) -> Any:

@@ -12,8 +12,8 @@ from op_profiler.frontends.importers.relay_values import dtype_of, shape_of, tvm
 from op_profiler.frontends.importers.torch_nodes import substitute
 
 SCALED_ATTENTION = "aten::_scaled_dot_product_attention_math"
-"""Name of the renamed operator. A graph may contain only operators that torch has; this one is torch's, and the
-importer has no converter for it."""
+"""New name of attention nodes with options. A graph may contain only operators that torch has; torch has an operator of
+this name, and TVM's importer has no converter for it."""
 
 
 def attention_with_options(graph: Any, node: Any) -> None:

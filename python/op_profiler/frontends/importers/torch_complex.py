@@ -19,8 +19,8 @@ class _Pair(NamedTuple):
 
 
 def say_without_complex_numbers(traced: Any) -> None:
-    """Replace operators that take or return complex tensors by operators on pairs, in place. Operators that are not in
-    `_FUNCTIONS` stay."""
+    """Replace operators that read or return complex tensors by operators on pairs, in place. Operators that are not in
+    `_FUNCTIONS` are not replaced."""
     graph = traced.graph
     pairs: dict[str, Any] = {}
     if not any(_is_complex(value) for node in graph.nodes() for value in node.outputs()):

@@ -234,7 +234,7 @@ def _conv_tbc(data: Any, weight: Any, bias: Any, pad: int = 0) -> Any:
 
 
 def compositions() -> dict[Any, Any]:
-    """Return the functions by the operators that they replace."""
+    """Return the functions of this module, each by the operator of torch that it replaces."""
     aten = torch.ops.aten
     return {
         aten._cdist_forward.default: _cdist,

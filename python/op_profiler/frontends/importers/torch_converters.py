@@ -202,7 +202,7 @@ def _filled(data: Any, value: Any, dtype: int | None, types: _Types) -> Any:
 
 
 def weight_or(value: int, weight: Any, shape: Sequence[int], types: _Types) -> Any:
-    """Return a weight of a normalization; of a missing one the value that changes nothing."""
+    """Return the weight of a normalization; if it is missing (None), a constant of this shape filled with `value`."""
     same = np.full([int(size) for size in shape], value, str(types[0]))
     return load_tvm().relay.const(same) if weight is None else weight
 

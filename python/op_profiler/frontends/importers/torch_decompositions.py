@@ -23,8 +23,8 @@ def decompose(graph: Any, converters: Container[str], prepare: Callable[[Any], N
     decompose it, or if the shape of an input is unknown.
 
     Args:
-        converters: operators that have a converter beside those of TVM.
-        prepare: rewrites a trace of a decomposition into the form in which `graph` is.
+        converters: operators for which this package has a converter, in addition to TVM's own converters.
+        prepare: function that rewrites the trace of a decomposition in the same way as `graph` was rewritten.
     """
     unknown = [node for node in nodes_of(graph) if not _is_known(node.kind(), converters)]
     if not unknown:
@@ -128,7 +128,10 @@ def _called(operator: Any, given: Sequence[Any], *tensors: Any) -> Any:
 
 
 def insert_recorded(graph: Any, node: Any, found: Any, inputs: Sequence[Any]) -> list[Any]:
-    """Insert the graph of a trace by `recorded` before a node, with the node's location, and return its results."""
+    """Insert the graph `found` of a trace by `recorded` before a node; return the results of the inserted graph.
+
+    Inserted nodes get the location of `node`; `inputs` are the inputs of the inserted graph.
+    """
     found.eraseInput(0)  # the module, which has no weights
     copy_location(node, nodes_of(found))
     with graph.insert_point_guard(node):

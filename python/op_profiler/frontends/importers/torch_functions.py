@@ -17,7 +17,7 @@ _ENTRY = re.compile(r"^(.*)\[(\d+)\]$")
 
 
 def called(name: str) -> tuple[Any, Any]:
-    """Return the torch module that a name stands for, and its example inputs; None if the name gives no inputs.
+    """Return the torch module that a name stands for, and its example inputs (None if the name stands for no inputs).
 
     Args:
         name: ``package.module:function``, or ``package.module:name[position]`` for an element of a list.

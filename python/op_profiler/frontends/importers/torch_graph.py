@@ -49,7 +49,7 @@ def prepare(traced: Any, model: Any, converters: Container[str]) -> None:
     their locations as `inline` describes.
 
     Args:
-        converters: operators that have a converter beside those of TVM.
+        converters: operators for which this package has a converter, in addition to TVM's own converters.
     """
     graph = traced.graph
     inline(traced, model)

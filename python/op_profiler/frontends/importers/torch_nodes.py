@@ -36,7 +36,7 @@ def substitute(node: Any, value: Any) -> None:
 
 
 def replace(graph: Any, node: Any, kind: str, inputs: Sequence[Any]) -> None:
-    """Replace a node by one of another kind with the same output."""
+    """Replace a node by a new node of this kind and these inputs, with the same type of output."""
     with graph.insert_point_guard(node):
         made = insert(graph, kind, inputs, node.output())
     substitute(node, made)
@@ -60,7 +60,7 @@ def operator_of(node: Any, kind: str | None = None) -> Any:
     """Return torch's operator of a node; None for a node that is no operator of torch's own library.
 
     Args:
-        kind: another operator with the same inputs.
+        kind: name of another operator with the same inputs, to be returned instead; None: the node's own operator.
     """
     name = (kind or node.kind()).removeprefix("aten::")
     packet = getattr(torch.ops.aten, name, None) if node.kind().startswith("aten::") else None
@@ -68,7 +68,7 @@ def operator_of(node: Any, kind: str | None = None) -> Any:
 
 
 def call(operator: Any, given: Sequence[Any]) -> Any:
-    """Call an operator with the inputs of its node, of which some are passed by name."""
+    """Call an operator with `given`, the inputs of its node in order; keyword-only inputs are passed by name."""
     schema = operator._schema.arguments
     named = {one.name: argument for one, argument in zip(schema, given, strict=True) if one.kwarg_only}
     return operator(*given[: len(given) - len(named)], **named)

@@ -22,8 +22,8 @@ class _UnknownError(Exception):
 
 
 def is_traced_number(tensor: Any) -> bool:
-    """Return whether a tensor stands for a size, or for what is computed from sizes. A trace is made with tensors in
-    place of such numbers; without a trace it is False."""
+    """Return whether a tensor represents a size, or a number computed from sizes: while torch traces, such numbers are
+    tensors. The result is False if torch is not tracing."""
     return torch._C._get_tracing_state() is not None and not tensor.ndim and _is_size(torch._C._get_value_trace(tensor))
 
 
@@ -36,8 +36,8 @@ def _is_size(value: Any) -> bool:
 
 
 def fold_integers(traced: Any) -> None:
-    """Replace each known integer in the graph of a trace by a constant, in place, except where it becomes a tensor
-    again: TVM makes no tensor of a constant number.
+    """Replace each known integer in the graph of a trace by a constant, in place. Uses that convert an integer back to
+    a tensor are not changed, because TVM's importer cannot convert a constant number to a tensor.
     """
     graph = traced.graph
     numbers = _Numbers(traced)

@@ -21,7 +21,7 @@ class OnnxReference(FileReference):
 
     Args:
         path: path of the file.
-        resized: returns the model with the input sizes of the import; None if these are the sizes in the file.
+        resized: function that returns the model with the input sizes of the import; None if the file has these sizes.
         lower: imports the model with the named values as outputs instead of its own outputs.
     """
 

@@ -34,8 +34,8 @@ class ReferenceRun:
     Attributes:
         form: form of the file.
         model: path of the file.
-        data: folder with external weights.
-        inputs: names, in the order of the model.
+        data: folder that contains the external weights.
+        inputs: names of the inputs, in the order of the model.
         batches: number of batches of inputs.
         nodes: whether to return the values of all nodes as outputs.
     """
@@ -103,11 +103,11 @@ class FileReference(FrameworkReference):
         self._path = path
 
     def outputs(self, batches: Sequence[Mapping[str, np.ndarray]]) -> list[list[np.ndarray]]:
-        """Run the model in the separate process."""
+        """Run the model in the separate process, and return its outputs for each batch."""
         return self._run(batches).outputs
 
     def write(self, form: Form, folder: Path, inputs: Sequence[np.ndarray]) -> Path:
-        """Return the model file itself in its own form; other forms are rejected."""
+        """Return the path of the model's file if it has the requested form; reject other forms."""
         return self._file(folder) if form == self.form else super().write(form, folder, inputs)
 
     def _file(self, folder: Path) -> Path:

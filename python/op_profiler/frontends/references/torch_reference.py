@@ -45,7 +45,10 @@ class TorchReference(FrameworkReference):
         self._lower = lower
 
     def outputs(self, batches: Sequence[Mapping[str, np.ndarray]]) -> list[list[np.ndarray]]:
-        """Run the module in this process, without gradients; the second half of the batches with other rounding."""
+        """Run the module in this process, and return its outputs for each batch.
+
+        The second half of the batches runs with different rounding (`OtherRounding`).
+        """
         return self._run_all(self._load(), batches)
 
     def opened(self, batches: Sequence[Mapping[str, np.ndarray]]) -> Opened | None:

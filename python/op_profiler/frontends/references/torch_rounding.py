@@ -17,9 +17,10 @@ _SUMS = _POOLS | _PRODUCTS | _ATTENTION | _NORMS | _REDUCTIONS
 
 
 class OtherRounding(TorchDispatchMode):
-    """Inside this block, each element of a product, mean or other sum is changed by up to one unit of its last digit.
+    """Context manager in which torch changes each element of a product, mean or other sum by up to one unit in its last
+    digit.
 
-    The changes are random, and the same for each instance.
+    The changes are random; every instance makes the same sequence of changes.
     """
 
     def __init__(self) -> None:

@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 
 
 def varying(values: Sequence[Sequence[np.ndarray]]) -> list[int]:
-    """Return the indices of the numeric tensors that depend on the inputs; the others are constants, which importers
-    compute themselves.
+    """Return the indices of the numeric tensors that have equal shapes but different values for different batches.
+
+    Tensors that are equal for all batches are constants, which importers compute themselves.
 
     Args:
         values: one list of tensors for each batch of inputs.
@@ -30,7 +31,7 @@ def varying(values: Sequence[Sequence[np.ndarray]]) -> list[int]:
 
 
 def write_arrays(path: Path, arrays: Sequence[np.ndarray]) -> None:
-    """Write arrays to an ``.npz`` file, each under its index."""
+    """Write arrays to an ``.npz`` file; the name of each array in the file is its index."""
     import numpy as np
 
     named: dict[str, Any] = {str(place): array for place, array in enumerate(arrays)}

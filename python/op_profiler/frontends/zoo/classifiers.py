@@ -93,7 +93,10 @@ def _darknet(name: str) -> tuple[Any, tuple[int, int, int]]:
 
 
 def shape_of(request: ModelRequest, image: Sequence[int]) -> tuple[int, ...]:
-    """Return the shape of the only input, a batch of images.
+    """Return the shape of the only input, a batch of images: the shape that the user gave, otherwise a default.
+
+    Args:
+        image: default shape of one image.
 
     Raises:
         UsageError: --inputshape has another number of dimensions, or contradicts --batchsize.

@@ -90,6 +90,9 @@ def _check_memory(name: str, config: Any) -> None:
 def inputs_of(model: Any, request: ModelRequest, sequence: int) -> dict[str, Input]:
     """Return example inputs by the name of the model's argument, in order.
 
+    Args:
+        sequence: number of tokens of each sequence, unless the request gives shapes.
+
     Raises:
         ModelError: the model has an unknown argument.
     """
@@ -109,9 +112,9 @@ def inputs_of(model: Any, request: ModelRequest, sequence: int) -> dict[str, Inp
 
 
 def without_image(inputs: Mapping[str, Input]) -> dict[str, Input]:
-    """Return the inputs of the text part of a model of texts and images; empty for another model.
+    """Return the inputs of the text part of a model that reads text and images; an empty dict for other models.
 
-    Some models accept an image only with tokens that stand for its parts, or with its size in patches.
+    Some of these models reject an image without special tokens for its parts, or without its size in patches.
     """
     if "pixel_values" not in inputs or next(iter(inputs)) != "input_ids":
         return {}

@@ -25,13 +25,13 @@ def draws() -> dict[str, Draw]:
 
 
 def described_kinds() -> tuple[str, ...]:
-    """Return the names of the classes whose points become an operator without a compiler (`Point.described`)."""
+    """Return the names of the `Point` classes whose operators can be built without a compiler (`Point.described`)."""
     return tuple(found.__name__ for found in described_classes())
 
 
 @functools.cache
 def described_classes() -> tuple[type[Point], ...]:
-    """Return the classes whose points become an operator without a compiler (`Point.described`), sorted by name."""
+    """Return the `Point` classes whose operators can be built without a compiler (`Point.described`), by name."""
     classes = {found for module in _modules() for found in vars(module).values() if isinstance(found, type)}
     found = (one for one in classes if getattr(one, "described", False))
     return tuple(sorted(found, key=lambda one: one.__name__))

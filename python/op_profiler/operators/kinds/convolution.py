@@ -19,10 +19,10 @@ class Convolution:
     """A convolution of any number of axes with all of its sizes; every kind of convolution is expressed by this class.
 
     Attributes:
-        sizes: sizes of the input, one per axis; `kernel`, `stride` and `dilation` likewise.
-        padding: zeros before each axis, followed by zeros after each axis.
+        sizes: spatial sizes of the input; `kernel`, `stride` and `dilation` also have one value per spatial axis.
+        padding: number of zeros before each axis, followed by the number of zeros after each axis.
         channels_last: whether data is NHWC and the weight HWIO (HWOI in groups), otherwise NCHW and OIHW.
-        transposed: whether the weight is IOHW and `stride` spreads the input.
+        transposed: whether the convolution is transposed: it upsamples the input by `stride`, and the weight is IOHW.
     """
 
     batch: int

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 class Convolving(Point):
-    """A kind of convolution, with padding that keeps the sizes at stride 1, and the ops that are fused after it."""
+    """Base class of convolutions to sample. The padding keeps the sizes at stride 1; the ops of the field `epilogue`
+    are fused after the convolution."""
 
     in_channels: int
     out_channels: int

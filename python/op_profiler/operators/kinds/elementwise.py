@@ -26,7 +26,7 @@ _TABLES = (16, 49, 64, 96, 196, 197, 256)
 
 @dataclasses.dataclass(frozen=True)
 class Elementwise(Point):
-    """Function of each value of a tensor of `shape`, or of two such tensors."""
+    """Element-wise function of one tensor of `shape`, or of two such tensors."""
 
     kind = "elementwise"
     described = True
@@ -54,7 +54,8 @@ class Elementwise(Point):
 
 @dataclasses.dataclass(frozen=True)
 class Int8Elementwise(Point):
-    """One of `INT8_ELEMENTWISE`: float32 to int8, back, or the sum of two int8 tensors in int32."""
+    """One of `INT8_ELEMENTWISE`: a conversion from float32 to int8, the conversion back, or the sum of two int8 tensors
+    computed in int32."""
 
     kind = "elementwise_int8"
     precision = "int8"
@@ -113,7 +114,7 @@ class Broadcast(Point):
         return relay.nn.relu(x) if self.op.endswith("relu") else x
 
     def work(self) -> tuple[float, float]:
-        """See `Point.work`: two operations per element; tensors of this shape move once, smaller ones do not count."""
+        """See `Point.work`: two operations per element; tensors of `shape` move once, smaller tensors do not count."""
         tensors = {"table": 3, "scaled_table": 3, "sum": 4, "sum_relu": 4}.get(self.op, 2)
         return 2.0 * math.prod(self.shape), float(tensors * math.prod(self.shape))
 

@@ -31,7 +31,7 @@ BINARY = (
 )
 REMAINDERS = ("mod", "floor_mod")
 WHOLE = ("add", "multiply", "maximum", "divide", "mod", "left_shift", "bitwise_and")
-"""Functions of int32."""
+"""Functions that are sampled on int32 tensors."""
 LOGICAL = ("logical_and", "logical_or", "logical_xor", "logical_not")
 EXPONENTS = (0.25, 0.5, 1.7, 2.0, 3.0, 4.0, -1.0, -1.5)
 SECOND = ("tensor", "channels", "constant")
@@ -92,7 +92,7 @@ class AppliedFunction(Point):
         return softplus if self.op == "softplus" else relay.multiply(x, relay.tanh(softplus))
 
     def work(self) -> tuple[float, float]:
-        """See `Point.work`: one operation per element; every tensor of this shape moves once."""
+        """See `Point.work`: one operation per element; every tensor of `shape` moves once."""
         elements = float(math.prod(self.shape))
         operands = 3.0 if self.second == "tensor" else 4.0 if self.op == "where" else 2.0
         return elements, operands * elements

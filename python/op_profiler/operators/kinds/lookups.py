@@ -22,10 +22,10 @@ _TAPS = {"nearest_neighbor": 1, "linear": 2, "cubic": 4}
 
 @dataclasses.dataclass(frozen=True)
 class Resize(Point):
-    """Resize of [batch, channels, size, size] to another size, along one axis or two (`axes`).
+    """Resize of images to the size `result`: [batch, channels, size, size], or [batch, channels, size] if `axes` is 1.
 
     Attributes:
-        method: one of `METHODS`; `coordinates`: of `COORDINATES`; `rounding`: of `ROUNDINGS`.
+        method: one of `METHODS`; `coordinates`: one of `COORDINATES`; `rounding`: one of `ROUNDINGS`.
     """
 
     kind = "resize"
@@ -66,8 +66,8 @@ class Gather(Point):
     """Look-up of `count` entries along an axis of [batch, rows, columns] by their positions.
 
     Attributes:
-        each: True: each element of the result has a position of its own (``gather``); False: each of the `count`
-            entries is a whole slice (``take``).
+        each: True: each element of the result has a separate position (``gather``); False: each of the `count`
+            positions selects a whole slice (``take``).
     """
 
     kind = "gather"
@@ -88,8 +88,8 @@ class Gather(Point):
         return tuple(self.count if at == self.axis else size for at, size in enumerate(self.shape))
 
     def work(self) -> tuple[float, float]:
-        """See `Point.work`: zero operations; results are read and written, and with `each`, int64 positions count
-        twice."""
+        """See `Point.work`: zero operations; each result is read once and written once; with `each`, its int64 position
+        counts as two more moved elements."""
         results = float(math.prod(self._result))
         return 0.0, results * (4.0 if self.each else 2.0)
 

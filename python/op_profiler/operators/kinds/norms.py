@@ -103,8 +103,8 @@ class LocalResponseNorm(Point):
         return scope.relay.nn.lrn(x, size=self.window, axis=1, bias=1.0, alpha=1e-4, beta=0.75)
 
     def work(self) -> tuple[float, float]:
-        """See `Point.work`: per element, one operation per value of the window, twenty for the power, four moved
-        values."""
+        """See `Point.work`: per element, one operation for each value of the window plus twenty for the power, and four
+        moved values."""
         elements = float(self.channels * self.size**2)
         return elements * (self.window + 20), 4 * elements  # the power takes as long as twenty operations
 

@@ -44,7 +44,7 @@ def _few_channels(rng: random.Random) -> Point:
 
 
 def _long_conv1d(rng: random.Random) -> Point:
-    """Draw a convolution over rows of up to a million values with few channels."""
+    """Draw a convolution over rows of up to 262144 values with few channels."""
     return LongConv1d(
         batch=rng.choice((1, 8, 32)),
         in_channels=rng.choice((1, 1, 2, 3, 8, 16, 64)),

@@ -32,7 +32,7 @@ def point_of(values: Mapping[str, Any]) -> Point:
     Dense(rows=1, in_features=64, out_features=10, epilogue='none')
 
     Raises:
-        UsageError: the message names the field and what is allowed.
+        UsageError: a value is missing or not allowed; the message names the field and what is allowed.
     """
     kinds = {found.kind: found for found in described_classes()}
     given = dict(values)

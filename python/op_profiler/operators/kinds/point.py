@@ -24,7 +24,7 @@ class Scope:
 
     Attributes:
         relay: ``tvm.relay``, or a stand-in whose functions return descriptions of operators (`described.py`).
-        inputs: activations; `weights`: constants of a model.
+        inputs: variables for activations; `weights`: variables for constants of a model.
         dtype: dtype of variables and constants by default.
         out_dtype: dtype of the results of ops that compute sums, such as dense, in models that were converted to
             another precision; empty if it follows from the dtypes of the inputs.
@@ -58,7 +58,7 @@ class Scope:
         return self.weights[-1]
 
     def in_dtype(self, dtype: str, out_dtype: str | None = None) -> Scope:
-        """Return a scope that adds variables of another dtype to those of this scope.
+        """Return a scope whose variables have another dtype and are appended to the same lists as those of this scope.
 
         Args:
             out_dtype: `out_dtype` of the new scope; None if it follows from `dtype`.
@@ -69,7 +69,7 @@ class Scope:
         return found
 
     def block(self, channels: int) -> int:
-        """Return the number of channels in the innermost dimension of a blocked tensor."""
+        """Return the number of channels in a block (innermost dimension) of a tensor with `channels` channels."""
         return largest_divisor(channels, self.lanes)
 
     def constant(self, value: float) -> Node:
@@ -118,9 +118,9 @@ Draw = Callable[[random.Random], Point]
 
 @dataclasses.dataclass(frozen=True)
 class InFloat16(Point):
-    """A point whose tensors are float16.
+    """The operator of `point` with float16 tensors.
 
-    It contains no ops that Relay's mixed precision keeps in float32 (exp, erf, softmax, means).
+    `point` contains no ops that Relay's mixed precision keeps in float32 (exp, erf, softmax, means).
     """
 
     kind = "float16"
@@ -132,7 +132,7 @@ class InFloat16(Point):
         return self.point.expression(scope.in_dtype("float16"))
 
     def work(self) -> tuple[float, float]:
-        """Return the work of `point`; elements are counted, not bytes."""
+        """Return the work of `point`, which counts elements and not bytes and is therefore the same in float16."""
         return self.point.work()
 
     def identity(self) -> list[object]:

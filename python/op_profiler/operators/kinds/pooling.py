@@ -17,7 +17,7 @@ POOLS = ("max", "avg", "global_avg")
 
 @dataclasses.dataclass(frozen=True)
 class Pool2d(Point):
-    """Pooling over blocked channels, as between convolutions."""
+    """Pooling of an image whose channels are in blocks, as between convolutions."""
 
     kind = "pool2d"
     described = True
@@ -56,7 +56,7 @@ class Pool2d(Point):
 
 @dataclasses.dataclass(frozen=True)
 class UnpaddedPool2d(Point):
-    """Pooling without padding, over channels in blocks of `block`; 0: channels are not blocked."""
+    """Pooling of an image without padding. The channels are in blocks of `block`; 0: channels are not blocked."""
 
     kind = "unpadded_pool2d"
     channels: int

@@ -126,8 +126,8 @@ class AttentionEinsum(Point):
 
     Attributes:
         windows: number of windows of tokens, each with separate attention.
-        scores: True: the product of queries [rows] and keys [keys]; False: that of attention weights [rows, keys] and
-            values [keys].
+        scores: True: the product of `rows` queries and `keys` keys; False: the product of attention weights
+            [rows, keys] and `keys` values.
     """
 
     kind = "attention_einsum"

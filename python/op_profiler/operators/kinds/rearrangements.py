@@ -53,7 +53,8 @@ class Concatenate(Point):
 
 @dataclasses.dataclass(frozen=True)
 class GrowingPast(Point):
-    """Concatenation of a decoder's cached values of earlier tokens, [heads, past, width], and those of a new token."""
+    """Concatenation of a decoder's cached values of earlier tokens, [heads, past, width], and those of one new token,
+    [heads, 1, width]."""
 
     kind = "growing_past"
     heads: int
@@ -197,7 +198,7 @@ class TurnedPositions(Point):
 
     Attributes:
         pairs: True: a pair is two neighbours, as in RoFormer; False: one value of each half, as in Llama.
-        transposed: whether rows are the last axis of the result, as a product with it requires.
+        transposed: whether rows are the last axis of the result, as the matrix product that reads the result requires.
     """
 
     kind = "turned_positions"

@@ -116,7 +116,7 @@ class Conv:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DenseLayer:
-    """A product with a weight of shape (out_features, in_features); the other fields are as in `Conv`."""
+    """A dense layer with a weight of shape (out_features, in_features); the other fields are as in `Conv`."""
 
     batch: int
     in_features: int
@@ -202,7 +202,7 @@ def precision_of(dtype: str) -> Precision:
 
 
 def dtype_of(shape: Shape) -> str:
-    """Return the dtype of an operator's data."""
+    """Return the dtype of an operator's data, its first input."""
     return shape.inputs[0].dtype if isinstance(shape, Plain) else shape.dtypes[0]
 
 

@@ -21,7 +21,7 @@ def largest_divisor(number: int, limit: int) -> int:
 
 
 def channel_block(channels: int) -> int:
-    """Return the number of channels in the innermost dimension of a blocked tensor."""
+    """Return the number of channels in a block (innermost dimension) of a tensor with `channels` channels."""
     return largest_divisor(channels, LARGEST_BLOCK)
 
 
@@ -63,7 +63,7 @@ def windows(
 
 
 def log_uniform(rng: random.Random, low: int, high: int, multiple: int = 1) -> int:
-    """Draw a multiple of `multiple` log-uniformly between `low` and `high`, rounded; at least one multiple."""
+    """Draw a number log-uniformly between `low` and `high`, and round it to a positive multiple of `multiple`."""
     value = math.exp(rng.uniform(math.log(low), math.log(high)))
     return max(multiple, round(value / multiple) * multiple)
 
@@ -85,12 +85,12 @@ def batch(rng: random.Random) -> int:
 
 
 def sequence(rng: random.Random) -> int:
-    """Draw the tokens of a sequence: with probability 3/4 one of the usual lengths, otherwise 8 to 512, log-uniform."""
+    """Draw a number of tokens: with probability 3/4 one of the usual lengths, otherwise 8 to 512, log-uniform."""
     return rng.choice(_SEQUENCES) if rng.random() < 0.75 else log_uniform(rng, 8, 512)
 
 
 def features(rng: random.Random, least: int) -> int:
-    """Draw the width of a layer: mostly a multiple of 32 or 64, or a width of classifiers."""
+    """Draw the width of a layer: `least` to 4096, mostly a multiple of 32 or 64; or a usual number of classes."""
     if rng.random() < 0.08:
         return rng.choice((10, 21, 91, 100, 1000, 1001))
     return log_uniform(rng, least, 4096, rng.choices((1, 8, 32, 64), (0.1, 0.15, 0.35, 0.4))[0])

@@ -39,7 +39,7 @@ class WorkerProcess:
 
     Args:
         context: context in which the process is started.
-        worker_class: class that answers the commands.
+        worker_class: class in the process that executes the commands.
         setup: configuration of the worker.
 
     Attributes:

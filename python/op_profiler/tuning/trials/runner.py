@@ -73,7 +73,7 @@ class _Busy(NamedTuple):
 
 
 class TrialRunner:
-    """A `Runner` on this machine's processor or GPU; a context manager that ends its processes.
+    """A `Runner` on this machine's processor or GPU. It is a context manager, which ends the worker processes on exit.
 
     Args:
         target: TVM target string of the processor.

@@ -47,7 +47,7 @@ _SHORT_US = 300.0
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WorkerSetup:
-    """Configuration of a worker, sent once.
+    """Configuration of a worker, sent to it once at its start.
 
     Attributes:
         target: TVM target string.
@@ -141,7 +141,7 @@ class Built:
 
 @dataclasses.dataclass
 class BuiltByVendor:
-    """A vendor's kernel, with the interface of `Built`; each sample includes about 2 us of Python."""
+    """A vendor's kernel, with the interface of `Built`; each sample includes about 2 us of Python's overhead."""
 
     name: str
     function: Callable[[], Any]

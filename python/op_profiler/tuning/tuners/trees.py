@@ -32,7 +32,7 @@ _FAILED = 4.0
 
 
 class TreesTuner:
-    """A `Tuner` that ranks points by boosted trees."""
+    """A `Tuner` that ranks points by the times that boosted trees predict for them."""
 
     def __init__(self, task: Task, seed: int) -> None:
         self._task = task
