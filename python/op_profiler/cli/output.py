@@ -107,7 +107,7 @@ def native_output_in_log() -> Iterator[None]:
 
 
 def output_failure() -> OSError | None:
-    """Return why standard output could not be written; None if it was, or if a pipe was closed (``| head``)."""
+    """Return why output could not be written; None if all was written, or if a pipe was closed (``| head``)."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)  # a notebook's output has no buffer

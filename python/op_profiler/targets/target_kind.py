@@ -75,11 +75,11 @@ class TargetKind(abc.ABC):
 
         Args:
             target: as the user wrote it.
-            remote: it is measured on another machine.
-            dry_run: it is compiled for, but not measured.
+            remote: whether the kernels are measured on another machine.
+            dry_run: whether nothing is measured: code is at most compiled for the target.
 
         Raises:
-            UsageError: an option is invalid, or the target is a board's and there is no connection to the board.
+            UsageError: an option is invalid, or the target is a board, and no connection to the board is requested.
             OpProfilerError: this machine lacks something that is needed.
         """
         return

@@ -15,7 +15,7 @@ from op_profiler.operators.kinds.convolutions import Conv2d
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Draw:
-    """Which operators a sampling run measures: a grid, operators of models, random or the most informative operators.
+    """Describes which operators a sampling run measures: a grid, those of models, random or the most informative ones.
 
     Attributes:
         label: start of the batches' names.

@@ -336,7 +336,7 @@ def describe_gpu(target: Target, runtime: RuntimeDevice, nvml: NoNvml) -> Device
 
 
 def describe_remote_gpu(target: Target, runtime: RuntimeDevice, address: str) -> Device:
-    """Describe a GPU behind a session."""
+    """Describe a GPU of a machine behind RPC, whose address is part of the description."""
     device = describe_gpu(target, runtime, NoNvml())
     where = f"{device.processor} at {address}"  # TVM's runtime does not tell the UUID
     return dataclasses.replace(device, machine_id=where, properties=device.properties | {"address": address})

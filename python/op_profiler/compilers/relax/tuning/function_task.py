@@ -25,7 +25,7 @@ Knobs = Mapping[str, Any]
 
 
 class FunctionTask(Task):
-    """The schedules of one TIR function, including the ops fused to its anchor.
+    """Search task for the schedules of one TIR function, which computes an anchor and the ops fused to it.
 
     Args:
         spec: spec whose arguments begin with the result of

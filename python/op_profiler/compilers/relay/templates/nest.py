@@ -117,7 +117,7 @@ def output_of(s: Any, result: Any, output: Any) -> Any:
 
 
 def restrict(cfg: Any, fits: Callable[[dict[str, int]], bool]) -> None:
-    """Make the space check a condition on several knobs point by point.
+    """Restrict a space to the points that satisfy a condition on several knobs, which is checked point by point.
 
     AutoTVM's own `multi_filter` evaluates the whole space first, which takes minutes for millions of points; its tuners
     only query one point at a time.
