@@ -114,6 +114,9 @@ class FrameworkReference(abc.ABC):
         """Return the model with the values of its nodes as outputs; None if the form of the framework's model does not
         allow this.
 
+        Args:
+            batches: as for `outputs`.
+
         Raises:
             OpProfilerError: the model with these outputs cannot be imported.
         """

@@ -35,7 +35,7 @@ class Workforce:
         progress: displays notes about workers that a run waits for, drifting machines, and workers that get no tasks.
 
     Attributes:
-        here: `FleetMachine.host_id` of this machine.
+        here: `FleetMachine.host_id` of the machine on which this process runs.
     """
 
     def __init__(self, cluster: Cluster, progress: Progress) -> None:

@@ -303,7 +303,7 @@ class RelayCompiler(Compiler):
         return own_tasks(anchor)
 
     def prepare_search(self) -> None:
-        """Import AutoTVM's features, Relay and TOPI, and register the project's templates."""
+        """Import AutoTVM's features, Relay and TOPI, and register op_profiler's templates."""
         load_tvm()
         import tvm.topi.testing  # noqa: F401
 

@@ -305,7 +305,7 @@ def _timing_of(spin: Spin | None) -> dict[str, Any]:
 
 
 def describe_gpu(target: Target, runtime: RuntimeDevice, nvml: NoNvml) -> Device:
-    """Describe the GPU. The host is part of the fingerprint, because it launches the kernels."""
+    """Describe the GPU. The host is part of the fingerprint, because the host launches the kernels."""
     return Device(
         kind="cuda",
         target=str(target),

@@ -68,7 +68,7 @@ def defined(loops: Nest, cfg: Any) -> dict[str, int]:
 
 
 def order_sum(loops: Nest, s: Any, accumulators: Any, knobs: Mapping[str, int]) -> None:
-    """Order and unroll the reduction loops that accumulate one register tile."""
+    """Order and unroll the loops of the stage `accumulators`, which sums up the values of one register tile."""
     axes = _axes(s, accumulators, loops)
     loops.order_sum(_loops(s, accumulators), axes, s[accumulators].op.reduce_axis, knobs)
 
