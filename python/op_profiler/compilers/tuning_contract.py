@@ -67,7 +67,7 @@ class TuningContract(abc.ABC):
         return ()
 
     def prepare_search(self) -> None:
-        """Import what building tasks needs, once, before the building processes are forked."""
+        """Import everything that is needed to build tasks; called once, before the processes that build are forked."""
         return
 
     def task(self, spec: TaskSpec, target: Target) -> Task:

@@ -174,7 +174,7 @@ class LoadedModel(TimedModel, Protocol):
 
 
 class Machine(Protocol):
-    """One open machine, until its `close`."""
+    """A machine that is open until `close` is called."""
 
     @property
     def device(self) -> Device:
@@ -185,7 +185,7 @@ class Machine(Protocol):
 
     @property
     def runtime(self) -> RuntimeDevice:
-        """Device that kernels are called with."""
+        """TVM's device on which kernels run."""
 
     @property
     def threads(self) -> Threads:

@@ -182,7 +182,7 @@ class TargetKind(abc.ABC):
 
     @abc.abstractmethod
     def trial_worker(self) -> type[Worker]:
-        """Return the worker that builds candidates of a search and times them on this machine.
+        """Return the class of workers that build candidates of a search and time them on this machine.
 
         Raises:
             MeasureError: candidates cannot be timed on this machine.

@@ -258,7 +258,7 @@ class RelaxCompiler(Compiler):
         return dataclasses.replace(compiled, library=compiled.library.with_own_weights())
 
     def export(self, compiled: CompiledModel, path: Path) -> CompiledModel:
-        """Link the kernels only; the virtual machine's code stays as it is."""
+        """Link only the kernels into the library; the virtual machine's code stays as it is."""
         return dataclasses.replace(compiled, library=compiled.library.exported(path))
 
     def build_sums(self, sums: SumOfProducts, target: Target) -> PackedFunction:

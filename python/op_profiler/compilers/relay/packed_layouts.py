@@ -20,7 +20,7 @@ _REDUCTIONS = ("all", "any", "max", "mean", "min", "prod", "sum", "variance")
 
 
 def repair(tvm: ModuleType) -> None:
-    """Make Relay infer correct layouts of these operators in this process."""
+    """In this process, make Relay infer correct layouts of operators for which TVM's functions return wrong ones."""
     relay = tvm.relay
     if not hasattr(relay.op.op, "register_infer_correct_layout"):  # TVM 0.8
         return

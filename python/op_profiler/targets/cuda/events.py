@@ -48,7 +48,7 @@ class Events:
         self._runtime.call("EventRecord", "record an event", self._made[number], pointer(stream))
 
     def wait(self, number: int, stream: int) -> None:
-        """Make later launches on a stream wait for event `number`, as recorded last."""
+        """Make later launches on a stream wait for the point at which event `number` was last recorded."""
         self._runtime.call("StreamWaitEvent", "wait for an event", pointer(stream), self._made[number], 0)
 
     def hold(self, microseconds: int) -> None:

@@ -229,7 +229,7 @@ class NoThreads:
     dataset)."""
 
     def use(self, threads: int) -> None:
-        """Ignore the count."""
+        """Do nothing; the thread count is ignored."""
         return
 
     def effective_threads(self) -> None:

@@ -67,7 +67,7 @@ class Board:
 
     @property
     def address(self) -> str:
-        """Return ``host:port`` of its server."""
+        """Return ``host:port`` of the board's RPC server."""
         return self.connection.address
 
     @contextlib.contextmanager

@@ -95,7 +95,7 @@ class FunctionTask(Task):
 
 
 def plain(value: Any) -> Any:
-    """Convert TVM's JSON values to Python's."""
+    """Convert a JSON value of TVM to Python's types."""
     if isinstance(value, Mapping) or hasattr(value, "items"):
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, str):

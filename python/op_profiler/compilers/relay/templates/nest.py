@@ -100,7 +100,7 @@ def place(s: Any, where: int, producer: Any, output: Any, outer: Sequence[Any]) 
 
 
 def value(cfg: Any, name: str) -> int:
-    """Return the value of a knob of a point."""
+    """Return the value of the knob `name` in a configuration."""
     return int(cfg[name].val)
 
 
