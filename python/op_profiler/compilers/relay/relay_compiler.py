@@ -85,7 +85,7 @@ class RelayCompiler(Compiler):
         return
 
     def prepare_tvm(self, tvm: ModuleType) -> None:
-        """Import AutoTVM, Relay and TOPI, and replace those of their schedules and defaults that are slow or wrong."""
+        """Import AutoTVM, Relay and TOPI, and replace schedules and defaults of these that are slow or wrong."""
         from tvm import autotvm, relay, topi
 
         # Schedules for cuda ask for TopHub's reference logs over the network even where TOPHUB_LOCATION is NONE.
