@@ -59,6 +59,11 @@ def time_module(
 ) -> None:
     """Time a compiled function on a board, store the result, and print it.
 
+    Args:
+        path, entry: file with the function, and name of the function; None if the user did not give them.
+        shapes: text of ``--inputshape``: the shapes of all tensors, outputs last.
+        summary_json: file for the result as JSON; None to write no file.
+
     Raises:
         UsageError: a required option is missing.
         typer.Exit: the function failed; the exit code is 1.

@@ -40,10 +40,11 @@ class _Descriptor(io.FileIO):
 
 
 def protect_streams() -> None:
-    """Replace standard output and standard error by streams whose failures `output_failure` reports.
+    """Replace standard output and standard error by streams that drop what cannot be written and raise no error;
+    `output_failure` returns the first error of standard output.
 
-    A closed stream is opened on the null device: else the next file that opens, such as a dataset, gets its descriptor,
-    and whatever a library prints is written into that file.
+    A closed stream is opened on the null device. Otherwise, the next file that is opened, such as a dataset, would get
+    the descriptor of the stream, and libraries would print into that file.
     """
     if sys.stdin is None:
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
@@ -107,7 +108,7 @@ def native_output_in_log() -> Iterator[None]:
 
 
 def output_failure() -> OSError | None:
-    """Return why standard output could not be written; None if it was, or if a pipe was closed (``| head``)."""
+    """Return the error of writing to standard output; None without an error, or if a pipe was closed (``| head``)."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)  # a notebook's output has no buffer

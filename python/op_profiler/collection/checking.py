@@ -56,7 +56,8 @@ class CheckResult:
     def held(self) -> bool:
         """Whether the predicted interval of the network contains the measured time.
 
-        Without a result for the network, whether this is true for all operators. Disturbed measurements are ignored.
+        If `network` is None: whether the interval of each operator contains its time. Disturbed measurements count as
+        contained.
         """
         return all(one.verdict != "did not hold" for one in ([self.network] if self.network else self.operators))
 

@@ -25,7 +25,7 @@ def restored(session: Session, stored: dict[str, Measurement], timing: ModelTimi
 
     Args:
         stored: measurements by workload key.
-        timing: timing of the whole model by the same process.
+        timing: timing of the whole model that the earlier process stored.
     """
     whole, failed = timing.whole_model, timing.details.get("failed_rounds", {})
     rounds, discarded = len(whole.samples_us), whole.discarded_rounds or 0

@@ -50,7 +50,7 @@ def find(dataset: Dataset, request: CollectRequest, base_key: str, run_id: str |
 
 
 def stored_for(request: CollectRequest, machines: Iterable[str]) -> dict[str, StoredModel]:
-    """Return the stored model that matches a request on each machine that has one, by machine.
+    """Return, by machine, the stored model that matches a request; machines without such a model are left out.
 
     The result is empty if the dataset cannot be read, or if only lowering can identify the model.
 

@@ -150,7 +150,11 @@ class Results:
         self._dataset.repeated(store)
 
     def record_whole(self, settings: Settings, timing: ModelTiming, *, complete: bool = True) -> bool:
-        """Store the time or failure of the whole model; return whether it was stored."""
+        """Store the time or failure of the whole model; return whether it was stored.
+
+        Args:
+            complete: False for a checkpoint of a measurement that is still running.
+        """
         assert self.device is not None
         return self._dataset.record_model_timing(
             self.model_key,

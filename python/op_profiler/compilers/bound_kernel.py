@@ -46,8 +46,8 @@ class BoundKernel(abc.ABC):
     @abc.abstractmethod
     def addresses(self) -> tuple[int, int, int, int, int, int]:
         """Return the addresses of the function, of its argument values and of their type codes; the number of
-        arguments; and the addresses of the result and of its type code. They are valid as long as this object exists;
-        an address is 0 if this TVM's interface does not use it."""
+        arguments; and the addresses of the result and of its type code. Addresses are valid as long as this object
+        exists; an address is 0 if this TVM's interface does not use it."""
 
     def run(self, more: More = ()) -> bool:
         """Call the function once; return False instead of raising if it failed.

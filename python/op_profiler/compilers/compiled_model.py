@@ -53,8 +53,8 @@ class PlannedTensor:
 
     Attributes:
         given: name of the input or weight; empty for computed tensors.
-        view_of: number of the tensor of which this is a view in another shape, without a kernel; None if it is not a
-            view.
+        view_of: index of the tensor of which this tensor is a view in another shape, which no kernel computes; None if
+            this tensor is not a view.
     """
 
     shape: tuple[int, ...]
@@ -72,7 +72,7 @@ class KernelCall:
         label: `Occurrence.label` of its operator.
         inputs: positions, in execution order, of the calls whose outputs this call reads; ascending, no duplicates.
         reads, writes: indices in `CompiledModel.tensors` of the tensors that the function reads and writes. Its
-            arguments are the former, then the latter.
+            arguments are first the tensors that it reads, then those that it writes.
     """
 
     name: str
@@ -118,8 +118,8 @@ class CompiledModel:
     notes: tuple[str, ...] = ()
 
     def locations_of(self, labels: Sequence[str]) -> list[tuple[str, ...]]:
-        """Return `Occurrence.locations` for each kernel call; empty for calls whose label occurs another number of
-        times in `occurrences` than in `labels`.
+        """Return `Occurrence.locations` for each kernel call; empty for a call whose label does not occur equally often
+        in `occurrences` and in `labels`.
 
         Args:
             labels: labels of all calls in execution order. Calls with equal labels are assigned to the occurrences with
@@ -177,7 +177,7 @@ class FusedOperators:
     Attributes:
         occurrences: the operators in the order of their calls.
         asked: computations for which the build would look up schedule records.
-        by_rule: keys of the operators whose schedules the project's rule would choose.
+        by_rule: keys of the operators whose schedules the rule of ``--schedules rule`` would choose.
         notes: notes for the user about the records that a build would use.
     """
 

@@ -353,13 +353,13 @@ class Compiler(RuntimeContract, TuningContract):
 
     @abc.abstractmethod
     def single_operator(self, occurrence: Occurrence) -> ImportedModel:
-        """Return a model with a single operator, whose inputs include its weights. The operator is not split, and its
-        layouts are not changed."""
+        """Return a model of a single operator; the operator's weights are inputs of the model. The operator is not
+        split, and its layouts are not changed."""
 
     @abc.abstractmethod
     def build_operator(self, occurrence: Occurrence, target: Target, records: UsableRecords) -> BuiltModel:
-        """Build the model that `single_operator` returns; `BuiltModel.schedules` has its schedule under the operator's
-        key.
+        """Build the model that `single_operator` returns; `BuiltModel.schedules` contains the operator's schedule under
+        the operator's key.
 
         Raises:
             ModelError: the compiler rejects the operator.

@@ -92,7 +92,7 @@ class FrameworkReference(abc.ABC):
 
         Args:
             batches: arrays by the names of the attribute `inputs`. The second half repeats the first half with the last
-                digit changed; a framework may also round differently while it runs them.
+                digit changed; a framework may also round differently while it runs the second half.
 
         Raises:
             NoReference: the framework does not run the model; the message has the reason.
@@ -102,7 +102,7 @@ class FrameworkReference(abc.ABC):
         """Write the model to a file for other runtimes; return the path of the file.
 
         Args:
-            folder: folder for the file, if there is no file yet.
+            folder: folder for the file; not used if the model already is a file of this form.
             inputs: example arrays for tracing, in the order of the attribute `inputs`.
 
         Raises:
@@ -113,6 +113,9 @@ class FrameworkReference(abc.ABC):
     def opened(self, batches: Sequence[Mapping[str, np.ndarray]]) -> Opened | None:
         """Return the model with the values of its nodes as outputs; None if the form of the framework's model does not
         allow this.
+
+        Args:
+            batches: as for `outputs`.
 
         Raises:
             OpProfilerError: the model with these outputs cannot be imported.

@@ -51,8 +51,8 @@ class LoopNest:
         accesses: every read tensor, in the order of the expression, then the written one.
         operations: number of each operation in one iteration: ``add`` (also subtractions, minima and maxima), ``mul``,
             ``div`` (also roots), ``fma`` (multiplications fused with an addition; they also count as ``mul``),
-            ``select``, ``call`` (of functions of the C library, in evaluations of exp: tanh counts as two). Less than
-            one if it is hoisted out of inner loops; a repeated call counts once.
+            ``select``, ``call`` (of functions of the C library, in evaluations of exp: tanh counts as two). A number is
+            less than one if the operation is hoisted out of inner loops; a repeated call counts once.
         guards: number of conditions around the statement; `guarded`: positions of the loops on which they depend.
     """
 

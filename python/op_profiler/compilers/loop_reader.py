@@ -72,13 +72,14 @@ class Statement:
         self.operations[name] = self.operations.get(name, 0) + 1
 
     def count_slow(self, name: str, first: int, operands: Expression, amount: float = 1.0) -> None:
-        """Count a division or a call `amount` times. Its operands are `operands`; the statement's accesses from number
-        `first` on belong to them."""
+        """Count a division or a call with these operands `amount` times. The last accesses of the statement, from
+        index `first` on, are those of the operands."""
         self.slow.append((name, amount, first, len(self.accesses), operands))
 
 
 class Reader:
-    """Walks the body of a function whose tensors are flat and whose loops still have their annotations.
+    """Reads the loop nests of a function from its body, in which tensors are flat and loops still have their
+    annotations.
 
     Each object of TVM is visited once, because each visit takes a microsecond.
     """

@@ -69,7 +69,7 @@ class RuntimeContract(abc.ABC):
         raise MeasureError(f"the compiler {self.name} has plans on processors only")
 
     def weights(self, compiled: CompiledModel) -> dict[str, DeviceArray]:
-        """Return the weights of a built model by name (`PlannedTensor.given`), where the build left them.
+        """Return the weights of a built model by name (`PlannedTensor.given`), as the build's own arrays, not copies.
 
         Raises:
             MeasureError: this compiler does not run plans.

@@ -136,5 +136,5 @@ def _names_at(boundary: set[int | str], known: Mapping[int, Names]) -> Names:
 
 
 def united(many: Iterable[Names]) -> Names:
-    """Return all names, each once, in their order."""
+    """Return all names, each once, in the order of their first occurrence."""
     return tuple(dict.fromkeys(name for names in many for name in names))

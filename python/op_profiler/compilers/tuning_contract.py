@@ -50,23 +50,24 @@ class TuningContract(abc.ABC):
 
     @abc.abstractmethod
     def anchor(self, occurrence: Occurrence) -> Operator:
-        """Return what a search tunes of an operator: its heavy op as a separate operator, or all of it (Relax)."""
+        """Return the part of an operator that a search tunes: its heavy op as a separate operator; for Relax, the whole
+        operator."""
 
     def described_anchor(self, operator: Operator) -> Operator:
         """Return the heavy op of an operator of which only the description is known.
 
         Raises:
-            ModelError: this compiler cannot derive it from a description.
+            ModelError: this compiler cannot derive the heavy op from a description.
         """
         raise ModelError(f"the heavy op of {operator.name} does not follow from its description")
 
     def own_tasks(self, anchor: Operator) -> tuple[TaskSpec, ...]:
-        """Return op_profiler's templates for an anchor, with the arguments that a build gives them; empty if no
-        template fits."""
+        """Return the tasks of op_profiler's templates for an anchor, with the arguments that a build gives the
+        templates; empty if no template fits."""
         return ()
 
     def prepare_search(self) -> None:
-        """Import what building tasks needs, once, before the building processes are forked."""
+        """Import everything that is needed to build tasks; called once, before the processes that build are forked."""
         return
 
     def task(self, spec: TaskSpec, target: Target) -> Task:
@@ -78,5 +79,5 @@ class TuningContract(abc.ABC):
         raise ModelError("this compiler does not tune")
 
     def tasks(self, occurrence: Occurrence, target: Target) -> tuple[TaskSpec, ...]:
-        """Return op_profiler's templates that can replace an operator's kernel in a built model."""
+        """Return the tasks of op_profiler's templates that can replace an operator's kernel in a built model."""
         return ()

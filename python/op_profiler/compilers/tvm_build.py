@@ -126,7 +126,7 @@ def load_tvm() -> ModuleType:
     """Import TVM with its environment set, and check that it has what the compiler in use needs.
 
     Raises:
-        OpProfilerError: no TVM, or one that the compiler cannot use; the message gives the remedy.
+        OpProfilerError: there is no TVM, or the compiler cannot use it; the message contains the remedy.
     """
     os.environ["TOPHUB_LOCATION"] = "NONE"
     os.environ.setdefault("TVM_NUM_THREADS", str(usable_cores()))

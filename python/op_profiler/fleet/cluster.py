@@ -33,7 +33,7 @@ _CONNECT_SECONDS = 10
 _WAIT_SECONDS = settings.WAIT_SECONDS
 _AGAIN_SECONDS = 2.0
 _OF_WORKERS = ("nthreads", "dashboard")
-"""Options of a worker that a cluster on this machine does not take."""
+"""Options of a worker that a cluster on this machine does not support."""
 
 
 class Cluster(contextlib.AbstractContextManager["Cluster"]):

@@ -311,7 +311,7 @@ def _with_absolute_paths(task: Task) -> Task:
 def _stored(task: Task, machines: Iterable[FleetMachine]) -> frozenset[str]:
     """Return the machines, by `Device.identity`, whose result for a task is already in the dataset.
 
-    The result is empty if all machines are alike, or if the dataset cannot be searched from here.
+    The result is empty if all machines are alike, or if the dataset cannot be searched from this machine.
     """
     if not isinstance(task, CollectTask) or not task.request.build.on_host:
         return frozenset()

@@ -88,7 +88,7 @@ class Announcing:
         self._next = 0.0
 
     def start(self, models: int) -> None:
-        """Do nothing, because the progress of a task is reported, not of models."""
+        """Do nothing, because a worker reports the progress of its task, not of models."""
         return
 
     def stop(self) -> None:

@@ -53,7 +53,7 @@ class _Collecting(msgspec.Struct, frozen=True):
 
 
 class CollectTask(_Collecting, frozen=True, tag="collect"):
-    """The collection of one model at one precision, with its studies.
+    """A task that collects one model at one precision, with its studies.
 
     Attributes:
         deaths: number of workers that died of this task in this run.
@@ -80,7 +80,7 @@ class CollectTask(_Collecting, frozen=True, tag="collect"):
 
 
 class SampleTask(_Collecting, frozen=True, tag="sample"):
-    """The measurement of one batch of a sampling run.
+    """A task that measures one batch of a sampling run.
 
     Attributes:
         draw: description of the sampling run.
@@ -120,7 +120,7 @@ def batch_of(draw: Draw, number: int) -> Iterator[Batch]:
 
 
 class CalibrateTask(_Collecting, frozen=True, tag="calibrate"):
-    """The calibration of a machine.
+    """A task that calibrates the machine of the worker.
 
     Attributes:
         budget_seconds, seed: as for `op_profiler.collection.sampling.calibrate.calibrate`.
@@ -151,7 +151,7 @@ class CalibrateTask(_Collecting, frozen=True, tag="calibrate"):
 
 
 class CorunTask(msgspec.Struct, frozen=True, tag="corun"):
-    """A run of models side by side under one policy."""
+    """A task that runs models side by side under one policy."""
 
     TRIES: ClassVar[int] = 1  # another one would begin from the start, and store what it measures beside the first
     ANSWER: ClassVar[type] = CorunAnswer

@@ -35,7 +35,7 @@ class Workforce:
         progress: displays notes about workers that a run waits for, drifting machines, and workers that get no tasks.
 
     Attributes:
-        here: `FleetMachine.host_id` of this machine.
+        here: `FleetMachine.host_id` of the machine on which this process runs.
     """
 
     def __init__(self, cluster: Cluster, progress: Progress) -> None:
@@ -168,7 +168,7 @@ class Workforce:
         """Record whether a job failed because of the machine, such as a full disk or a missing package.
 
         Returns:
-            True if it did, and another suitable machine is connected on which the job may succeed.
+            True if the machine was the cause, and another suitable machine is connected on which the job may succeed.
         """
         if error_code not in _OF_THE_MACHINE:
             self._failures.pop(machine.host_id, None)
@@ -185,7 +185,8 @@ class Workforce:
     def others(self, job: Job) -> list[str]:
         """Return the addresses of the workers that can do a job and are not on machines to avoid.
 
-        The result is empty if there are no machines to avoid, or if no other worker can do the job.
+        Machines to avoid have drifted or failed, recently or in this job. The result is empty if there are none of
+        these, or if no other worker can do the job.
         """
         avoided = self._avoided(job)
         if not avoided:

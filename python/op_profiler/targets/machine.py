@@ -144,11 +144,11 @@ class TimedModel(Protocol):
 
 
 class FixedModel:
-    """What a `TimedModel` answers if op_profiler can choose neither its addresses nor its stack position, and if its
-    times contain no overhead and no launches."""
+    """Base class of `TimedModel`s for which op_profiler can choose neither addresses nor the stack position, and whose
+    times contain no call overhead and no launches."""
 
     def moved(self: _Model) -> _Model:
-        """Return this object itself."""
+        """Return this object itself, because op_profiler cannot choose other addresses."""
         return self
 
     def move_stack(self) -> None:
@@ -174,7 +174,7 @@ class LoadedModel(TimedModel, Protocol):
 
 
 class Machine(Protocol):
-    """One open machine, until its `close`."""
+    """A machine that is open until `close` is called."""
 
     @property
     def device(self) -> Device:
@@ -185,7 +185,7 @@ class Machine(Protocol):
 
     @property
     def runtime(self) -> RuntimeDevice:
-        """Device that kernels are called with."""
+        """TVM's device on which kernels run."""
 
     @property
     def threads(self) -> Threads:

@@ -29,14 +29,14 @@ NO_PLANS_FOR_BOARDS = "a board is one of several targets that models choose from
 class TargetKind(abc.ABC):
     """One kind of target. It has no state, and imports heavy modules only inside the methods that need them.
 
-    `op_profiler.targets.remote` measures machines behind RPC (at a `Place`), whatever their kind; "here" is this
-    machine.
+    The methods are about devices of this machine. `op_profiler.targets.remote` measures machines behind RPC (at a
+    `Place`), whatever their kind.
 
     Attributes:
         name: first word of a target as the user writes it; also `Device.kind`, and the folder of schedule records.
-        on_host: its kernels run on this machine's processor, unless a place is given.
-        on_gpu: its kernels run on a GPU, so resources of the GPU apply.
-        is_board: its code cannot run on this machine at all.
+        on_host: whether its kernels run on this machine's processor, unless a place is given.
+        on_gpu: whether its kernels run on a GPU, so that resources of the GPU apply.
+        is_board: whether its code can run only on a board, never on this machine.
         tvm_build: the build of TVM that compiles for it: ``default``, or the name of the kind whose `activate_build`
             puts it on the path.
         tvm_packages: packages that contain this build; the first installed one is used.
@@ -75,11 +75,11 @@ class TargetKind(abc.ABC):
 
         Args:
             target: as the user wrote it.
-            remote: it is measured on another machine.
-            dry_run: it is compiled for, but not measured.
+            remote: whether the kernels are measured on another machine.
+            dry_run: whether nothing is measured: code is at most compiled for the target.
 
         Raises:
-            UsageError: an option is invalid, or the target is a board's and there is no connection to the board.
+            UsageError: an option is invalid, or the target is a board, and no connection to the board is requested.
             OpProfilerError: this machine lacks something that is needed.
         """
         return
@@ -149,59 +149,60 @@ class TargetKind(abc.ABC):
 
     @abc.abstractmethod
     def open_machine(self, target: Target, cores: Sequence[int] | None = None) -> Machine:
-        """Open the machine here that measures this target.
+        """Open the device of this machine that runs code for this target.
 
         Args:
             target: result of `resolve`.
             cores: cores of this machine's processor to which threads may be bound; None for all.
 
         Raises:
-            MeasureError: there is no such machine.
+            MeasureError: there is no such device.
         """
 
     @abc.abstractmethod
     def machine_identity(self) -> str:
-        """Return `Device.identity` of the machine here, without importing TVM.
+        """Return `Device.identity` of this machine's device, without importing TVM.
 
         Raises:
-            MeasureError: there is no machine, or it cannot be identified.
+            MeasureError: there is no such device, or it cannot be identified.
         """
 
     @abc.abstractmethod
     def processor_name(self) -> str:
-        """Return the name under which schedule records of the machine here are stored, without importing TVM."""
+        """Return the name under which schedule records of this machine's device are stored, without importing TVM."""
 
     @abc.abstractmethod
     def lock(self) -> str | None:
-        """Return the name of the lock for measuring here (`op_profiler.measure.turns`); None: no lock is needed.
+        """Return the name of the lock for measuring on this machine's device (`op_profiler.measure.turns`); None if no
+        lock is needed.
 
         Raises:
-            MeasureError: there is no machine.
+            MeasureError: there is no such device.
         """
 
     @abc.abstractmethod
     def trial_worker(self) -> type[Worker]:
-        """Return the worker that builds candidates of a search and times them here.
+        """Return the class of workers that build candidates of a search and time them on this machine.
 
         Raises:
-            MeasureError: candidates cannot be timed here.
+            MeasureError: candidates cannot be timed on this machine.
         """
 
     @abc.abstractmethod
     def plan_lanes(self) -> PlanLanes:
-        """Return the lanes on which plans run operators here: cores or streams.
+        """Return the lanes on which plans run operators on this machine: cores or streams.
 
         Raises:
             UsageError: plans are not supported for this kind of target.
         """
 
     def describe_remote(self, runtime: RuntimeDevice, target: Target, address: str) -> Device | None:
-        """Return a description of the machine behind a session; None if the machine's own files describe it
+        """Return a description of the machine behind an RPC session; None if the machine's own files describe it
         (`op_profiler.targets.remote.probe`).
 
         Args:
             runtime: the device `rpc_device` of the session.
             target: result of `resolve`.
-            address: ``host:port`` of its server.
+            address: ``host:port`` of the machine's RPC server.
         """
         return None

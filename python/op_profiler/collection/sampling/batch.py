@@ -119,7 +119,8 @@ def _cut_cached(pool: list[P]) -> Iterator[list[P]]:
 def operators_of_chunk(
     chunk: Sequence[Point], seed: int, target: Target, refused: Callable[[str], None]
 ) -> Sequence[Occurrence]:
-    """Lower a chunk of points to operators; with `chunk` and `seed` bound, this function can be `Batch.operators`."""
+    """Lower a chunk of points as `operators_of_points` does; if `chunk` and `seed` are bound to values, the resulting
+    function can be used as `Batch.operators`."""
     from op_profiler.collection.sampling.batches import operators_of_points
 
     return operators_of_points(chunk, target, seed, refused)

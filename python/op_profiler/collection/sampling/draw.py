@@ -15,7 +15,8 @@ from op_profiler.operators.kinds.convolutions import Conv2d
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Draw:
-    """Which operators a sampling run measures: a grid, operators of models, random or the most informative operators.
+    """Describes the operators that a sampling run measures: those of a grid or of models, random ones, or the most
+    informative ones.
 
     Attributes:
         label: start of the batches' names.

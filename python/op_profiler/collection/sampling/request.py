@@ -32,7 +32,7 @@ CalibratedRequest = Annotated[
 
 
 def sampling(request: CollectRequest, rounds: int) -> CollectRequest:
-    """Return a copy of a request for batches of sampled operators, each timed in at most this number of rounds."""
+    """Return a copy of a request that measures batches of sampled operators, each in at most `rounds` rounds."""
     measuring = dataclasses.replace(request.measuring, rounds=rounds, energy="none")
     return dataclasses.replace(request.of(model=ModelRequest(source="sample")), measuring=measuring)
 
@@ -51,7 +51,7 @@ def check_amount(count: int | None, rounds: int) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SampleRequest:
-    """Options of sampling: which operators, and how many."""
+    """Options of sampling: which operators are measured, and how many."""
 
     config: Annotated[
         Path | None, Option("File with a grid of convolutions to measure, in TinyNAS's format.", _WHAT)
@@ -226,7 +226,7 @@ class CalibrateRequest:
     ] = 0
 
     def of(self, request: CollectRequest) -> CollectRequest:
-        """Return a copy of a request for the operators that a calibration measures.
+        """Return a copy of a request that measures batches of a calibration, with the default schedules.
 
         Raises:
             UsageError: a number is out of range.

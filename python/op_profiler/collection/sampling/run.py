@@ -93,7 +93,7 @@ class SampleReport:
 
 @dataclasses.dataclass
 class EmptyBatches:
-    """Detects a run without end: it draws operators until `count` are measured, but none can be measured.
+    """Detects a run that would never end, because it draws operators until `count` are measured, but none can be.
 
     Attributes:
         count, budget_seconds: as for `measure_batches`; a run with a budget ends in any case.

@@ -61,7 +61,7 @@ class ScheduleRequest:
         use_build_for(self.build.target, compiler=self.build.compiler)
 
     def known(self, note: Callable[[str], None]) -> tuple[ScheduleQuery, str]:
-        """Return a query over the known schedules, and the name of the device that they are from.
+        """Return a query over the known schedules, and the name of the device on which these were measured.
 
         Args:
             note: called with a message if trials cannot be read.

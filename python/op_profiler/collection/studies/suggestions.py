@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def known_schedules(
     build: BuildRequest, device: str | None, db: str | None, trials: Path | None, note: Callable[[str], None]
 ) -> tuple[ScheduleQuery, str]:
-    """Return a query over the known schedules, and the name of the device that they are from.
+    """Return a query over the known schedules, and the name of the device on which these were measured.
 
     Args:
         device: key of the device whose trials are used, or a part of its processor's name; None: this machine, or, if

@@ -42,7 +42,7 @@ def attributes(*, left: bool, right: bool) -> dict[str, Any]:
     """Return the attributes of Relay's batched product.
 
     Args:
-        left, right: whether the side is transposed.
+        left, right: whether the left and the right matrix of each product are transposed.
     """
     return {"transpose_a": int(left), "transpose_b": int(right)}
 

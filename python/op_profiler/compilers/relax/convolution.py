@@ -45,7 +45,8 @@ def _size(dim: Any) -> int | None:
 
 
 def registers_of(vectors: Vectors, block: int) -> int:
-    """Return for how many outputs the sums of one block of channels fit into the registers, next to the operands."""
+    """Return the number of output positions whose sums, one block of channels each, fit into the registers together
+    with the operands."""
     return max(vectors.accumulators * vectors.lanes // max(block, vectors.lanes), 1)
 
 

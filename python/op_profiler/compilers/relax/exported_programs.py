@@ -13,7 +13,11 @@ _RANDOM = ("rand", "bernoulli", "exponential", "multinomial", "normal_", "normal
 
 
 def export(program: Any, examples: tuple[Any, ...]) -> Any:
-    """Return the program that torch.export creates from a module; reject programs that draw random values.
+    """Return the program that torch.export creates from the torch module `program`; reject programs that draw random
+    values.
+
+    Args:
+        examples: example inputs of the module.
 
     Raises:
         RuntimeError: torch creates no program; the message is the first line of torch's error.

@@ -17,7 +17,7 @@ from op_profiler.operators.locations import Location
 
 
 class NotedLayers:
-    """The layers of a module during its import.
+    """Records the layer of each variable that an importer emits into a module.
 
     Attributes:
         current: text of the location of the operator that is being imported, such as its layer; empty if unknown.
@@ -30,7 +30,7 @@ class NotedLayers:
 
     @contextlib.contextmanager
     def emitting(self) -> Iterator[None]:
-        """Inside the block, give each variable that is emitted a name of `variables` that stands for its layer.
+        """Inside the block, name each emitted variable by `variables`, so that its name identifies its layer.
 
         For ONNX and TFLite, Relax would emit the last call of an operator only when another call reads it; here it is
         emitted at once.

@@ -54,7 +54,7 @@ class LayerVariables:
 
 
 def layers_of_kernels(made: IRModule, before: IRModule, fused: IRModule) -> KernelLayers:
-    """Return the locations of the functions called in a fused module; empty if the module has none.
+    """Return the locations of the functions that are called in a fused module; empty if `made` has no locations.
 
     Args:
         made: the module before lowering, with the names that its creator gave to variables.

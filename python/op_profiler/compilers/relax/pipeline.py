@@ -66,7 +66,8 @@ def scheduled(
     """Schedule every kernel by its record, otherwise by default; return the module, and the schedules by kernel name.
 
     Args:
-        recorded: returns a function as its record schedules it, and the schedule; None if it has no record.
+        recorded: called with each function; returns the function scheduled by its record, and the schedule; None if the
+            function has no record.
     """
     tvm = load_tvm()
     schedules = {}

@@ -177,7 +177,7 @@ class RelaxCompiler(Compiler):
 
     @interrupts_wait()
     def fuse(self, lower: Callable[[], Sequence[Occurrence]], target: Target, records: UsableRecords) -> FusedOperators:
-        """Lower; records are looked up for the functions of the default pipeline only."""
+        """Lower the model; records are looked up only if it uses the default pipeline."""
         occurrences = lower()
         ours = [one for one in occurrences if one.function is not None and one.pipeline == DEFAULT_PIPELINE]
         by_label = {one.label: one.function for one in ours}
@@ -258,7 +258,7 @@ class RelaxCompiler(Compiler):
         return dataclasses.replace(compiled, library=compiled.library.with_own_weights())
 
     def export(self, compiled: CompiledModel, path: Path) -> CompiledModel:
-        """Link the kernels only; the virtual machine's code stays as it is."""
+        """Link only the kernels into the library; the virtual machine's code stays as it is."""
         return dataclasses.replace(compiled, library=compiled.library.exported(path))
 
     def build_sums(self, sums: SumOfProducts, target: Target) -> PackedFunction:
@@ -268,7 +268,7 @@ class RelaxCompiler(Compiler):
         return build_sums(sums, target)
 
     def vector_lanes(self, target: Target) -> int:
-        """Return float32 values per vector register of the target (`vectors_of`)."""
+        """Return the number of float32 values in a vector register of the target (`vectors_of`)."""
         return vectors_of(target).lanes
 
     def single_operator(self, occurrence: Occurrence) -> ImportedModel:
@@ -315,7 +315,7 @@ class RelaxCompiler(Compiler):
 
     @interrupts_wait()
     def read_call(self, occurrence: Occurrence, target: Target) -> Kernel:
-        """Read the loops of the operator's function; raise ModelError on GPUs and over a KV cache."""
+        """Read the loops of the operator's function; raise ModelError for GPUs, and for attention over a KV cache."""
         from op_profiler.compilers.relax import gpu, read_kernel
 
         if occurrence.function is None or gpu.is_gpu(target):

@@ -66,8 +66,8 @@ _begun: dict[ModelRequest, _Import] = {}
 
 
 def begin(request: ModelRequest) -> None:
-    """Start importing a model in the process with Relay, for which `load_from_relay` then waits. TVM is not needed
-    here.
+    """Start importing a model in the process with Relay, for which `load_from_relay` then waits. This process needs no
+    TVM for this call.
 
     An earlier import that was not used belongs to a failed call, and is discarded because files may have changed since.
     """

@@ -8,7 +8,7 @@ from op_profiler.compilers.vectors import Vectors
 from op_profiler.operators.kinds.sizes import largest_divisor
 
 divisor = largest_divisor
-"""Given a size and a limit."""
+"""Returns the largest divisor of a size up to a limit; called with the size and the limit."""
 _FLOAT_BITS = 32
 _LANES_OF_X86 = (("avx512f", 16), ("avx2", 8))
 
@@ -32,7 +32,10 @@ def _lanes(target: Target) -> int:
 
 
 def lanes_of(size: int, vectors: Vectors) -> int:
-    """Return the vector width for a loop over one row: full vectors, otherwise an odd width that LLVM splits, such as
-    25."""
+    """Return the vector width for a loop of `size` iterations: the largest divisor of `size` that fits into a register.
+
+    If this is less than half a register, and `size` is at most two registers, the width is `size`, such as 25, and LLVM
+    splits the vector.
+    """
     lanes = divisor(size, vectors.lanes)
     return size if 2 * lanes < vectors.lanes and size <= 2 * vectors.lanes else lanes

@@ -25,7 +25,7 @@ def applied(records: UsableRecords) -> Iterator[set[str]]:
 
     Yields:
         The computations whose record the compiler has looked up so far, whether or not there is a record. If the rule
-        may choose the schedule of a computation, the set also contains `ruled` of the computation.
+        may choose the schedule of a computation, the set also contains ``ruled(computation)``.
     """
     if records.chosen or records.by_rule:
         register_templates()

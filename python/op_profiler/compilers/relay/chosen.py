@@ -85,7 +85,7 @@ class ChosenSchedules:
 
 
 def weigh_all(occurrences: Iterable[Occurrence], target: Target, *, by_rule: bool) -> ChosenSchedules:
-    """Make the compiler choose the schedules of all operators as a build does, without compiling them.
+    """Make the compiler choose the schedules of all operators as in a build, without compiling; return its choices.
 
     Args:
         by_rule: as in `chosen_schedules`.
@@ -139,7 +139,7 @@ def chosen_schedules(*, by_rule: bool = False) -> Iterator[ChosenSchedules]:
     """Record every choice that the compiler makes inside this block.
 
     Args:
-        by_rule: whether the compiler uses the project's rule, also for functions of the math library.
+        by_rule: whether the compiler uses the rule of ``--schedules rule``, also for functions of the math library.
     """
     tvm = load_tvm()
     te_compiler = tvm.relay.backend.te_compiler

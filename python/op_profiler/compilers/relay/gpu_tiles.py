@@ -83,8 +83,8 @@ def _shared_values(
 
 @contextlib.contextmanager
 def launches_checked(target: Target) -> Iterator[None]:
-    """Reject builds in the block whose kernels cannot be launched, before their loops are simplified and compiled,
-    which takes most of the time.
+    """Inside the ``with`` block, reject kernels that cannot be launched, before their loops are simplified and
+    compiled, which takes most of the time.
 
     Raises:
         InvalidPointError: a kernel needs more shared memory or threads than a block may have.

@@ -18,7 +18,8 @@ def knob_values(config: Any | None) -> dict[str, Any]:
 
 
 def knob_value(entity: Any) -> Any:
-    """Return the sizes of a split, the order of a reorder, annotations, or the value of any other knob."""
+    """Return the value of a knob as a plain value: the sizes of a split, the order of a reorder, annotations, or the
+    value of any other knob."""
     for field in ("size", "perm", "anns", "val"):
         if hasattr(entity, field):
             value = getattr(entity, field)

@@ -29,7 +29,7 @@ class _Launch:
 
 
 class LaunchReader(Reader):
-    """Walks the body of a function like `Reader`, and separates the launches.
+    """Reads a GPU's function as `Reader` does, but counts the work of each launch instead of returning loop nests.
 
     Loops over virtual threads count as loops of a thread, which does the work of several virtual threads; loops over
     blocks and threads do not.

@@ -14,13 +14,13 @@ from types import ModuleType
 from typing import Any
 
 _LEVEL = 11
-"""Above that of TVM's own functions."""
+"""Priority of the registered functions, above that of TVM's own functions."""
 _SPLIT_AXIS = re.compile(r"\d+([a-z])")
 _REDUCTIONS = ("all", "any", "max", "mean", "min", "prod", "sum", "variance")
 
 
 def repair(tvm: ModuleType) -> None:
-    """Replace the wrong answers in this process."""
+    """In this process, make Relay infer correct layouts of operators for which TVM's functions return wrong ones."""
     relay = tvm.relay
     if not hasattr(relay.op.op, "register_infer_correct_layout"):  # TVM 0.8
         return

@@ -16,10 +16,10 @@ _SIGNED_VECTOR = re.compile(r"int\d+x\d+")
 
 
 def pass_config(*passes: tuple[int, Any]) -> dict[str, Any]:
-    """Return the configuration.
+    """Return the configuration of TVM's passes, including the repair.
 
     Args:
-        passes: phases of lowering, and TIR passes that run at their ends.
+        passes: further TIR passes, each with the number of the phase of lowering at whose end it runs.
     """
     return {"relay.backend.use_auto_scheduler": False, "tir.add_lower_pass": [*passes, (3, _divisions())]}
 

@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 
 
 class RelayCompiler(Compiler):
-    """The compiler ``relay``: a model is one `relay.build`."""
+    """The compiler ``relay``, which builds a model by one call of `relay.build`."""
 
     name = "relay"
     takes_builds_of_targets = True
@@ -85,7 +85,7 @@ class RelayCompiler(Compiler):
         return
 
     def prepare_tvm(self, tvm: ModuleType) -> None:
-        """Import AutoTVM, Relay and TOPI, and replace those of their schedules and defaults that are slow or wrong."""
+        """Import AutoTVM, Relay and TOPI, and replace schedules and defaults of these that are slow or wrong."""
         from tvm import autotvm, relay, topi
 
         # Schedules for cuda ask for TopHub's reference logs over the network even where TOPHUB_LOCATION is NONE.
@@ -169,7 +169,7 @@ class RelayCompiler(Compiler):
     def bind(
         self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray], blocks: Sequence[int]
     ) -> Bound:
-        """Bind in the graph executor, with the caller's storage plan in its graph."""
+        """Bind the kernels in the graph executor, whose graph gets the caller's storage plan."""
         from op_profiler.compilers.relay.graph_executor import bind_graph
 
         bound = bind_graph(compiled, device, inputs, blocks=blocks)
@@ -180,14 +180,14 @@ class RelayCompiler(Compiler):
         return dict(compiled.library.get_params())
 
     def with_own_weights(self, compiled: CompiledModel) -> CompiledModel:
-        """Copy each weight, on the device where it is."""
+        """Copy each weight on the device that contains it."""
         library = compiled.library
         params = {name: array.copyto(array.device) for name, array in library.get_params().items()}
         own = compiled_files.Library(library.get_graph_json(), library.get_lib(), params)
         return dataclasses.replace(compiled, library=own)
 
     def export(self, compiled: CompiledModel, path: Path) -> CompiledModel:
-        """Link the kernels; the graph and the weights stay as they are."""
+        """Link only the kernels into the library; the graph and the weights stay as they are."""
         library = compiled.library
         library.get_lib().export_library(str(path), fcompile=make_library)
         kernels = load_tvm().runtime.load_module(str(path))
@@ -257,7 +257,7 @@ class RelayCompiler(Compiler):
             return int(x86.get_simd_32bit_lanes())
 
     def single_operator(self, occurrence: Occurrence) -> ImportedModel:
-        """Wrap the function in a model; it stays marked as primitive."""
+        """Wrap the fused function in a model; the function stays marked as primitive."""
         return lower.single_operator_model(occurrence)
 
     @interrupts_wait()
@@ -299,11 +299,11 @@ class RelayCompiler(Compiler):
         return operator if alone else anchor_of(rebuilt_operator(operator))
 
     def own_tasks(self, anchor: Operator) -> tuple[TaskSpec, ...]:
-        """Return a task of each template in `compilers.relay.templates` that fits."""
+        """Return a task of each template in `compilers.relay.templates` that fits the anchor."""
         return own_tasks(anchor)
 
     def prepare_search(self) -> None:
-        """Import AutoTVM's features, Relay and TOPI, and register the project's templates."""
+        """Import AutoTVM's features, Relay and TOPI, and register op_profiler's templates."""
         load_tvm()
         import tvm.topi.testing  # noqa: F401
 

@@ -66,7 +66,7 @@ class AutoTvmTask(Task):
         return fits(splits, np.dtype(self.autotvm.args[0][2]).itemsize, self._window)
 
     def factors(self, knobs: Mapping[str, Any]) -> Factors:
-        """Read the factors from the project's nest, or from the knob names of TVM's templates."""
+        """Read the factors from the nest of op_profiler's template, or from the knob names of a template of TVM."""
         return factors_of(self._space, knobs)
 
     def default(self) -> Schedule:

@@ -64,7 +64,7 @@ class VmKernels(FixedModel):
         return _leaves(made)
 
     def time_model(self) -> float:
-        """Return the microseconds of one run without the profiler, including Python's call."""
+        """Return the microseconds of one run without the profiler, including the overhead of the call from Python."""
         started = time.perf_counter_ns()
         self.run_model()
         return (time.perf_counter_ns() - started) / 1e3

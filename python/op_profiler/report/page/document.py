@@ -188,7 +188,7 @@ class OperatorPart(Part):
 
 
 class Roof(Part):
-    """Bandwidth of a level of the memory at a thread count."""
+    """Bandwidth of one level of the memory hierarchy at one thread count."""
 
     level: str
     bytes_per_us: float
@@ -293,8 +293,8 @@ class ModelPart(Part):
     Attributes:
         predicted: whether all times are predictions and nothing was measured.
         about: facts about the run that the page shows, as pairs of name and value.
-        label, compiler, content: label of the run, compiler of the code, and fingerprint of the model with the shapes
-            of its inputs: equal on all devices of one model; empty if unknown.
+        label, compiler: label of the run, and compiler of the code.
+        content: fingerprint of the model with the shapes of its inputs, the same on every device; empty if unknown.
         verdict: results in sentences, the most important first.
         warnings: limits of the results: no convergence, background load, failures.
         reads: for each call, the calls whose outputs it reads; None if unknown.

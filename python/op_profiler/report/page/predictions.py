@@ -29,7 +29,8 @@ def predictions_of(
     operators: Sequence[tuple[Operator, tuple[int, ...]]],
     threads: Sequence[int],
 ) -> tuple[list[Prediction], Estimates]:
-    """Predict a model and its operators, at those of the given thread counts that the predictor was fitted to.
+    """Predict a model and its operators at the given thread counts; counts that the predictor was not fitted to are
+    left out.
 
     Args:
         name: name of the model.

@@ -74,7 +74,7 @@ class TurnsPart(Part):
 
     Attributes:
         operators: number of these operators; an operator counts once for each of its curves.
-        value, reason: turnaround point, and why there is none, as in `op_profiler.analysis.turnaround.Knee`.
+        value, reason: turnaround point, or the reason why there is none, as in `op_profiler.analysis.turnaround.Knee`.
     """
 
     factor: str

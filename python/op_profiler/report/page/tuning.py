@@ -33,7 +33,8 @@ _Place = tuple[str, str, int]  # template, state of the caches, thread count
 def anchors_of(dataset: Dataset, operators: Sequence[Described], device_key: str) -> dict[str, list[str]]:
     """Return the heavy ops that were measured in isolation on a device, with the fused operators that contain them.
 
-    An operator contains an op if the op has the same attributes and reads tensors that the operator reads itself.
+    An operator counts as containing a heavy op if one of its ops has the same attributes, and if the operator itself
+    reads all tensors that the heavy op reads.
 
     Returns:
         Workload keys of the fused operators, by the workload key of the heavy op.

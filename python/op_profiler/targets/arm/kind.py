@@ -31,7 +31,7 @@ class ArmBoard(TargetKind):
     default_threads: ClassVar[tuple[int, ...]] = (1,)
 
     def check(self, target: str, *, remote: bool, dry_run: bool) -> None:
-        """Raise UsageError unless the board is reached over RPC or nothing is measured."""
+        """Raise UsageError if kernels are measured, but not over RPC."""
         if not remote and not dry_run:
             raise UsageError(
                 f"target {self.name!r} is measured on a board: give --host and --port of its tracker or RPC server "
@@ -51,7 +51,7 @@ class ArmBoard(TargetKind):
         self._not_here()
 
     def machine_identity(self) -> str:
-        """Raise MeasureError: only the board itself has an identity."""
+        """Raise MeasureError: a board is identified over RPC, not by this machine."""
         self._not_here()
 
     def processor_name(self) -> str:
@@ -63,7 +63,7 @@ class ArmBoard(TargetKind):
         return
 
     def plan_lanes(self) -> PlanLanes:
-        """Raise UsageError: a plan for one board is not supported."""
+        """Raise UsageError: plans are not supported on boards."""
         raise UsageError(NO_PLANS_FOR_BOARDS)
 
     def trial_worker(self) -> type[Worker]:
@@ -75,7 +75,7 @@ class ArmBoard(TargetKind):
 
 
 class Pynq(ArmBoard):
-    """The Cortex-A9 of a PYNQ board, with hard floats."""
+    """The kind ``pynq``: PYNQ boards, whose processor is a Cortex-A9 with hard floats."""
 
     name = "pynq"
     default_options = (
@@ -85,7 +85,7 @@ class Pynq(ArmBoard):
 
 
 class ArmCpu(ArmBoard):
-    """A 64-bit ARM processor, unless options name another one."""
+    """The kind ``arm_cpu``: boards with a 64-bit ARM processor, unless options name another processor."""
 
     name = "arm_cpu"
     default_options = "-mtriple=aarch64-linux-gnu -mattr=+neon"

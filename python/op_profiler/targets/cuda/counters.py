@@ -39,7 +39,7 @@ def count_kernels(program: Sequence[str]) -> list[Kernel]:
     """Run a program, and read the counters of each kernel that it launches.
 
     Args:
-        program: a command, which can import this package.
+        program: command of a program that can import this package.
 
     Returns:
         Values of each kernel, in the order of the launches.

@@ -32,7 +32,7 @@ class Runtime:
 
 
 class Events:
-    """CUDA events, by number. TVM's executor launches on the default stream."""
+    """A set of CUDA events that are identified by numbers. TVM's executor launches on the default stream."""
 
     def __init__(self) -> None:
         self._runtime = Runtime()
@@ -48,7 +48,7 @@ class Events:
         self._runtime.call("EventRecord", "record an event", self._made[number], pointer(stream))
 
     def wait(self, number: int, stream: int) -> None:
-        """Make later launches on a stream wait for event `number`, as recorded last."""
+        """Make later launches on a stream wait for the point at which event `number` was last recorded."""
         self._runtime.call("StreamWaitEvent", "wait for an event", pointer(stream), self._made[number], 0)
 
     def hold(self, microseconds: int) -> None:
@@ -102,13 +102,13 @@ class HeldStream:
         return None if late else times
 
     def repeated(self, attempt: Callable[[], list[float] | None]) -> list[float]:
-        """Return the result of an attempt whose launches were all ahead of the GPU.
+        """Repeat an attempt until the host makes all launches before the GPU begins the first; return its result.
 
         Args:
             attempt: calls `once`, and returns None if `once` does.
 
         Raises:
-            MeasureError: the host cannot launch them in time.
+            MeasureError: the host was too slow in every attempt.
         """
         for _ in range(_MOST_TRIES):
             times = attempt()

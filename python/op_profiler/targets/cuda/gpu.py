@@ -229,7 +229,7 @@ class NoThreads:
     dataset)."""
 
     def use(self, threads: int) -> None:
-        """Ignore the count."""
+        """Do nothing; the thread count is ignored."""
         return
 
     def effective_threads(self) -> None:
@@ -305,7 +305,7 @@ def _timing_of(spin: Spin | None) -> dict[str, Any]:
 
 
 def describe_gpu(target: Target, runtime: RuntimeDevice, nvml: NoNvml) -> Device:
-    """Describe the GPU. The host is part of the fingerprint, because it launches the kernels."""
+    """Describe the GPU. The host is part of the fingerprint, because the host launches the kernels."""
     return Device(
         kind="cuda",
         target=str(target),
@@ -336,7 +336,7 @@ def describe_gpu(target: Target, runtime: RuntimeDevice, nvml: NoNvml) -> Device
 
 
 def describe_remote_gpu(target: Target, runtime: RuntimeDevice, address: str) -> Device:
-    """Describe a GPU behind a session."""
+    """Describe a GPU of a machine behind RPC, whose address is part of the description."""
     device = describe_gpu(target, runtime, NoNvml())
     where = f"{device.processor} at {address}"  # TVM's runtime does not tell the UUID
     return dataclasses.replace(device, machine_id=where, properties=device.properties | {"address": address})

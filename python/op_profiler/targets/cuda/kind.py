@@ -128,7 +128,7 @@ class CudaKind(TargetKind):
         return StreamLanes()
 
     def trial_worker(self) -> type[Worker]:
-        """Return the worker that times on this GPU."""
+        """Return the class of workers that time candidates on this GPU."""
         from op_profiler.targets.cuda.trial_worker import GpuWorker
 
         return GpuWorker

@@ -28,7 +28,7 @@ class NoNvml:
 
 
 class Nvml(NoNvml):
-    """NVIDIA's management library. Cloud machines often forbid some of its queries; their methods then return None."""
+    """NVIDIA's management library. Cloud machines often forbid some queries; the methods for these then return None."""
 
     def __init__(self) -> None:
         self._handle: Any = None

@@ -75,7 +75,8 @@ class OwnKernels:
         """Launch a kernel.
 
         Args:
-            values: values of its parameters, as ctypes.
+            name: name of the kernel's function.
+            values: arguments of the kernel, as ctypes objects.
         """
         function = ctypes.c_void_p()
         self._call("ModuleGetFunction", ctypes.byref(function), self._module, name.encode())

@@ -27,7 +27,7 @@ _RELAXED = 2  # cudaStreamCaptureModeRelaxed: other calls of this process stay a
 
 
 class StreamLanes(PlanLanes):
-    """Streams on which one host thread launches. Thread counts of a plan have no meaning for them."""
+    """Plan lanes that are streams of a GPU; one host thread launches on all of them. Thread counts are not used."""
 
     lane = "stream"
     option = "--streams"

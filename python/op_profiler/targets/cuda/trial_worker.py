@@ -45,7 +45,7 @@ class BuiltAlone(Built):
 
 
 class GpuWorker(Worker):
-    """Times candidates on this machine's GPU."""
+    """A worker that times candidates on this machine's GPU."""
 
     memory_is_limited = False  # CUDA maps far more than there is
     cold_mechanism = flush_mechanism()

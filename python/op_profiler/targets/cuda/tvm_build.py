@@ -44,7 +44,7 @@ tag of the wheel (manylinux1) names an older system, so pip also installs it whe
 
 
 def root() -> Path | None:
-    """Return the folder of the build; None if it is not installed."""
+    """Return the folder of the TVM with CUDA; None if it is not installed."""
     package = package_folder("bitblas")
     if package is None:
         return None

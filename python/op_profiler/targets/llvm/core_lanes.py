@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class CoreLanes(PlanLanes):
-    """Cores with one worker thread each."""
+    """Plan lanes that are cores of this machine, each with one worker thread."""
 
     lane = "core"
     option = "--threads"

@@ -94,11 +94,11 @@ def _cpu_info() -> dict[str, Any]:
 
 
 def kept_until_boot(of: str = "") -> Path:
-    """Return a file in the cache folder for properties of this processor that are slow to determine and may change at a
-    boot.
+    """Return the path of a file in the cache folder for properties of this processor that are slow to determine and may
+    change at a boot.
 
     Args:
-        of: what else the properties depend on.
+        of: text of everything else that the properties depend on; another text gives another file.
     """
     depends = " ".join(filter(None, (host_fingerprint(), _boot_id(), of)))
     return cache_folder() / "processor" / f"{hashlib.sha256(depends.encode()).hexdigest()[:16]}.json"

@@ -71,7 +71,7 @@ class LlvmKind(TargetKind):
         return host
 
     def machine_identity(self) -> str:
-        """Return the fingerprint of the host and its identifier."""
+        """Return the fingerprint and the identifier of the host."""
         from op_profiler.targets.llvm import identity
 
         return f"{identity.host_fingerprint()} {identity.host_id()}"
@@ -93,7 +93,7 @@ class LlvmKind(TargetKind):
         return CoreLanes()
 
     def trial_worker(self) -> type[Worker]:
-        """Return the worker that times on this processor."""
+        """Return the class of workers that time candidates on this processor."""
         from op_profiler.tuning.trials.worker import Worker
 
         return Worker

@@ -38,7 +38,7 @@ def checked(text: str) -> Target:
     """Return the `tvm.target.Target` of a target string of kind llvm.
 
     Raises:
-        UsageError: TVM does not understand it, or `check` rejects it.
+        UsageError: TVM does not understand the string, or `check` rejects the target.
     """
     target = tvm_target(text)
     check(target)

@@ -67,7 +67,7 @@ class Board:
 
     @property
     def address(self) -> str:
-        """Return ``host:port`` of its server."""
+        """Return ``host:port`` of the board's RPC server."""
         return self.connection.address
 
     @contextlib.contextmanager
@@ -145,7 +145,7 @@ class Board:
 
 
 class RemoteThreads:
-    """The thread pool of a board; its cores cannot be read from here.
+    """The thread pool of a board, whose cores cannot be read over RPC.
 
     TVM's profiler creates the pool again, with all threads. Setting a thread count therefore also sets the variable
     that limits the threads of a kernel; under the profiler, this works for one thread and for all threads, not for

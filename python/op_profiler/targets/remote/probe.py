@@ -97,7 +97,7 @@ class Probe:
 
 
 def describe_board(kind: str, target: Target, address: str, key: str, files: Probe) -> Device:
-    """Describe the machine by its own files; unknown properties are None."""
+    """Describe a machine behind RPC by its own files, which `files` reads; unknown properties are None."""
     cpu = files.read("/proc/cpuinfo")
     fields = {a.strip(): b.strip() for a, _, b in (line.partition(":") for line in cpu.splitlines()) if b}
     model = files.read("/sys/firmware/devicetree/base/model").rstrip("\0")

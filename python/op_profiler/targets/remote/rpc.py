@@ -87,7 +87,7 @@ def is_tracker(host: str, port: int) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class TrackerMachine:
-    """One machine of a tracker.
+    """One machine that is registered at a tracker.
 
     Attributes:
         address: ``host:port`` of its server.
@@ -100,7 +100,7 @@ class TrackerMachine:
 
 
 def list_machines(host: str, port: int) -> list[TrackerMachine]:
-    """Return the machines of a tracker.
+    """Return the machines that are registered at a tracker.
 
     Raises:
         MeasureError: no tracker answers there.
@@ -158,7 +158,7 @@ def connect(place: Place, *, wait_seconds: float, address: str | None = None) ->
     """Open a session on the machine at a place.
 
     Args:
-        wait_seconds: how long to wait until a machine of that key is free.
+        wait_seconds: how long to wait until a machine with the key of `place` is free.
         address: address of the requested machine; other machines that the tracker offers are released.
 
     Raises:

@@ -18,7 +18,8 @@ from op_profiler.tuning.trials.worker import Built, Worker
 
 
 class BoardWorker(Worker):
-    """Builds candidates on this machine and times them on one board; requests the board again after it disconnected."""
+    """A worker that builds candidates on this machine and times them on one board. If the board disconnects, the worker
+    requests it again."""
 
     cold_mechanism = COLD_MECHANISM
 

@@ -67,9 +67,13 @@ def load_step(
     device: RuntimeDevice,
     inputs: Mapping[str, np.ndarray],
 ) -> RelaxKernels:
-    """Run a step once and record every call of a kernel with its buffers, including those of attention.
+    """Run a step once and record every call of a kernel with its buffers, including the calls of attention kernels.
 
     The run that is timed as a whole uses another cache, which calls its kernels without recording.
+
+    Args:
+        occurrences: the calls that the step is expected to make, in order.
+        inputs: one array per input of the model.
 
     Raises:
         MeasureError: the attention calls other kernels than expected.

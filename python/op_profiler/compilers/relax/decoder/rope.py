@@ -26,7 +26,7 @@ def rope(theta: float, heads: int, kv_heads: int, size: int) -> Any:
 
     Returns:
         ``tvm.tirx.PrimFunc``. Inputs: qkv (tokens, heads + 2 * kv_heads, size), positions (tokens,). Outputs: q
-        (tokens, heads, size), k and v (tokens, kv_heads, size). A flag: embed q and k, or copy them unchanged.
+        (tokens, heads, size), k and v (tokens, kv_heads, size). Last argument: 1 to embed q and k, 0 to copy them.
     """
     load_tvm()
     from tvm.script import tirx as T

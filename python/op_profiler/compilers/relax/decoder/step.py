@@ -53,7 +53,7 @@ class Decoder:
 
 @dataclasses.dataclass(frozen=True)
 class DecoderStep:
-    """A step of a decoder: new tokens of each sequence, after those in the cache.
+    """One step of a decoder, which processes new tokens of each sequence; the earlier tokens are in the KV cache.
 
     Attributes:
         past: number of tokens of each sequence in the cache; 0 for a prefill of new sequences.
@@ -76,7 +76,7 @@ class DecoderStep:
         return None if text is None else msgspec.json.decode(str(text), type=cls)
 
     def noted_on(self, module: Any) -> Any:
-        """Return the module with the attribute that `of` reads."""
+        """Return the module with this step stored in an attribute, from which `of` reads it."""
         return module.with_attr(_STEP, msgspec.json.encode(self).decode())
 
 

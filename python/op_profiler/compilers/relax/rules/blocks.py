@@ -27,7 +27,7 @@ def name_of(schedule: Any, block: Any) -> str:
 
 
 def extent(schedule: Any, loop: Any) -> int | None:
-    """Return the iterations of a loop; None if known only at run time."""
+    """Return the number of iterations of a loop; None if it is known only at run time."""
     value = getattr(schedule.get(loop).extent, "value", None)
     return None if value is None else int(value)
 

@@ -96,8 +96,8 @@ def _in_tiles(schedule: Any, block: Any) -> None:
 
 
 def parallel_outer(schedule: Any, loops: Sequence[Any]) -> None:
-    """Fuse outer loops and run them in parallel: only as many as give every thread a part, because computing the loop
-    variables from the fused index takes a division for each loop."""
+    """Fuse outer loops and run them in parallel: only as many loops as are needed to give every thread work, because
+    computing the loop variables from the fused index takes a division for each loop."""
     iterations, count = 1, 0
     while count < len(loops) and iterations < PARTS:
         size = extent(schedule, loops[count])

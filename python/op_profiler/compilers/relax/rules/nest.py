@@ -52,7 +52,7 @@ class AnchoredFunction:
         return self.nest.is_valid(knobs)
 
     def factors(self, knobs: Knobs) -> Factors:
-        """Describe the knob values as the dataset's schedule factors."""
+        """Return the schedule factors of the dataset for these knob values."""
         return self.nest.factors(knobs)
 
     def apply(self, knobs: Knobs, vectors: Vectors) -> None:

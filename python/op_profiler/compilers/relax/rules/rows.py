@@ -157,7 +157,7 @@ class Rows:
         return sums == 1 or (sums % width == 0 and sums // width <= _MOST_SUMS)
 
     def factors(self, knobs: Knobs) -> Factors:
-        """Describe the knob values as the dataset's schedule factors."""
+        """Return the schedule factors of the dataset for these knob values."""
         where = {ROOT: "row", INLINE: "inline"}
         return Factors(
             tile={"row": knobs["tile_row"]},

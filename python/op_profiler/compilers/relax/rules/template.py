@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class SchedulableFunction(Protocol):
-    """A TIR function that a rule fits and that can be scheduled once."""
+    """A TIR function to which a rule applies, and which can be scheduled once."""
 
     @property
     def schedule(self) -> Any:

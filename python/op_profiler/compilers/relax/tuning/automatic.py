@@ -93,7 +93,7 @@ def factors_of_sketch(knobs: Mapping[str, Any]) -> Factors:
 
 
 class SketchTask(FunctionTask):
-    """The schedules of one sketch.
+    """Search task for the schedules of one sketch of a function.
 
     Args:
         spec: spec whose last argument is a sketch from `sketches`.

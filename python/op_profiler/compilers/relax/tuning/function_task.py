@@ -25,7 +25,7 @@ Knobs = Mapping[str, Any]
 
 
 class FunctionTask(Task):
-    """The schedules of one TIR function, including the ops fused to its anchor.
+    """Search task for the schedules of one TIR function, which computes an anchor and the ops fused to it.
 
     Args:
         spec: spec whose arguments begin with the result of
@@ -95,7 +95,7 @@ class FunctionTask(Task):
 
 
 def plain(value: Any) -> Any:
-    """Convert TVM's JSON values to Python's."""
+    """Convert a JSON value of TVM to Python's types."""
     if isinstance(value, Mapping) or hasattr(value, "items"):
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, str):

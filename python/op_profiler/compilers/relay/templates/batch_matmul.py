@@ -132,7 +132,7 @@ def register() -> None:
 
 
 def tasks(anchor: Operator) -> list[Task]:
-    """See `Template`."""
+    """See `Template.tasks`."""
     tensors = two_float_tensors(anchor)
     if tensors is None or anchor.anchor != "nn.batch_matmul":
         return []

@@ -138,7 +138,7 @@ def _is_float(attrs: Any, inputs: Any) -> bool:
 
 
 def tasks(anchor: Operator) -> list[Task]:
-    """See `Template`."""
+    """See `Template.tasks`."""
     tensors = two_float_tensors(anchor)
     names = {"nn.contrib_conv2d_NCHWc": CONV2D, "nn.contrib_depthwise_conv2d_NCHWc": DEPTHWISE}
     if tensors is None or anchor.anchor not in names or len(tensors[1][1]) != 6:

@@ -87,7 +87,7 @@ def register() -> None:
 
 
 def tasks(anchor: Operator) -> list[Task]:
-    """See `Template`."""
+    """See `Template.tasks`."""
     tensors = two_float_tensors(anchor)
     if tensors is None or anchor.anchor != "nn.contrib_dense_pack" or len(tensors[1][1]) != 3:
         return []

@@ -68,7 +68,7 @@ def defined(loops: Nest, cfg: Any) -> dict[str, int]:
 
 
 def order_sum(loops: Nest, s: Any, accumulators: Any, knobs: Mapping[str, int]) -> None:
-    """Order and unroll the reduction loops that accumulate one register tile."""
+    """Order and unroll the loops of the stage `accumulators`, which sums up the values of one register tile."""
     axes = _axes(s, accumulators, loops)
     loops.order_sum(_loops(s, accumulators), axes, s[accumulators].op.reduce_axis, knobs)
 
@@ -100,7 +100,7 @@ def place(s: Any, where: int, producer: Any, output: Any, outer: Sequence[Any]) 
 
 
 def value(cfg: Any, name: str) -> int:
-    """Return the value of a knob of a point."""
+    """Return the value of the knob `name` in a configuration."""
     return int(cfg[name].val)
 
 
@@ -117,7 +117,7 @@ def output_of(s: Any, result: Any, output: Any) -> Any:
 
 
 def restrict(cfg: Any, fits: Callable[[dict[str, int]], bool]) -> None:
-    """Make the space check a condition on several knobs point by point.
+    """Restrict a space to the points that satisfy a condition on several knobs, which is checked point by point.
 
     AutoTVM's own `multi_filter` evaluates the whole space first, which takes minutes for millions of points; its tuners
     only query one point at a time.

@@ -25,7 +25,7 @@ def padded_rows(rows: int) -> int:
 
 
 def up_to(last: int, padded: int) -> Callable[[Any], Any]:
-    """Return a function that limits an index below `padded` to `last`."""
+    """Return a function that takes an index below `padded`, and returns the smaller of the index and `last`."""
     tir = load_tvm().tir
     return (lambda index: index) if last == padded else (lambda index: tir.min(index, last))
 

@@ -26,9 +26,10 @@ def registered(
     """Register a template with AutoTVM.
 
     Args:
-        name: name; also the tag of the operation that it schedules.
-        schedule: called with the ``te.Schedule``, AutoTVM's configuration, that operation and the output.
-        wrap: wraps a compute function of the op.
+        name: name of the template; also the tag of the operation that `schedule` schedules.
+        compute: AutoTVM's compute function of the template.
+        schedule: called with the ``te.Schedule``, AutoTVM's configuration, the operation with the tag, and the output.
+        wrap: converts a compute function to the form that Relay's strategy of the op requires.
     """
     tvm = load_tvm()
     generic = tvm.relay.op.strategy.generic
@@ -58,8 +59,8 @@ def offer(
     Args:
         generic: the op's strategy, one of TVM's generic functions.
         originals: TVM's own strategy function by target key.
-        implementations: by the name of the template, each with a function that returns whether it fits an op, from the
-            attributes and inputs of the op.
+        implementations: by the name of the template, each with a function that is called with the attributes and inputs
+            of an op, and returns whether the implementation fits the op.
     """
     for key, original in originals.items():
 

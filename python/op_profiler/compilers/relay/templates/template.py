@@ -14,13 +14,13 @@ Task = tuple[str, tuple[Any, ...]]
 
 @dataclasses.dataclass(frozen=True)
 class Template:
-    """One way to compute some operators, with a space of schedules.
+    """An AutoTVM template: one way to compute operators of some kinds, with a space of schedules.
 
     Attributes:
-        register: registers it with AutoTVM and with Relay's op strategies; called once per process, after TVM was
-            imported.
-        tasks: returns the tasks for the anchor of a fused operator, with the arguments that a build gives them; empty
-            if the template does not fit the anchor.
+        register: registers the template with AutoTVM and with Relay's op strategies; called once per process, after
+            TVM was imported.
+        tasks: returns the template's tasks for the anchor of a fused operator, with the arguments that a build gives
+            the template; empty if the template does not fit the anchor.
     """
 
     register: Callable[[], None]
@@ -28,8 +28,8 @@ class Template:
 
 
 def two_float_tensors(anchor: Operator) -> tuple[Any, Any] | None:
-    """Return data and weight as arguments of a task; None unless an anchor has exactly these, as floats of known
-    shapes."""
+    """Return the data and the weight of an anchor as arguments of a task; None unless the anchor has exactly these two
+    inputs, as float tensors of known shapes."""
     tensors = (*anchor.inputs, *anchor.params)
     if len(tensors) != 2 or not all(t.dtype.startswith("float") and -1 not in t.shape for t in tensors):
         return None
@@ -38,5 +38,5 @@ def two_float_tensors(anchor: Operator) -> tuple[Any, Any] | None:
 
 
 def output_dtype(anchor: Operator) -> str:
-    """Return the dtype that the anchor requests, otherwise that of its data."""
+    """Return the output dtype that the anchor's attributes request; if they request none, the dtype of its data."""
     return str(anchor.attrs[0].get("out_dtype") or (*anchor.inputs, *anchor.params)[0].dtype)

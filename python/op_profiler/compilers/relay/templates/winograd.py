@@ -309,7 +309,7 @@ def _cost(autotvm: Any, arguments: Any, name: str) -> float | None:
 
 
 def tasks(anchor: Operator) -> list[Task]:
-    """See `Template`; also for the convolutions that the direct template computes."""
+    """See `Template.tasks`; fits those anchors of the direct convolution template that this algorithm can compute."""
     found = []
     for name, arguments in direct_tasks(anchor):
         data, weight, strides, padding, dilation, data_layout, out_layout, dtype = arguments

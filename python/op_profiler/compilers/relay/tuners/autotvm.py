@@ -55,10 +55,10 @@ class AutoTvmTuner:
 
 
 def of_autotvm(task: Task) -> AutoTvmTask:
-    """Return a task as AutoTVM's; reject tasks of other compilers.
+    """Return a task with the type `AutoTvmTask`; reject tasks of other compilers.
 
     Raises:
-        UsageError: the task is another compiler's.
+        UsageError: the task belongs to another compiler.
     """
     if not isinstance(task, AutoTvmTask):
         raise UsageError("this tuner is AutoTVM's, for --compiler relay; give --tuner trees, random or gridsearch")
@@ -69,7 +69,7 @@ def genetic(task: Task, seed: int) -> Tuner:
     """Return a tuner with AutoTVM's genetic algorithm over knob values, with a population of at most 50.
 
     Raises:
-        UsageError: the task is another compiler's.
+        UsageError: the task belongs to another compiler.
     """
     tuner = load_tvm().autotvm.tuner
     mine = of_autotvm(task)
@@ -82,7 +82,7 @@ def droplet(task: Task, seed: int) -> Tuner:
     Canesche et al., The Droplet Search Algorithm for Kernel Scheduling, ACM TACO 2024.
 
     Raises:
-        UsageError: the task is another compiler's.
+        UsageError: the task belongs to another compiler.
     """
     tuner = load_tvm().autotvm.tuner
     mine = of_autotvm(task)

@@ -31,7 +31,7 @@ def knob(task: Task, seed: int) -> Tuner:
 
 
 def itervar(task: Task, seed: int) -> Tuner:
-    """Return a tuner whose cost model predicts the cost from features of each loop, which need every point lowered."""
+    """Return a tuner with a cost model over features of each loop, for which every point must be lowered."""
     return _tuner(task, "itervar", "reg")
 
 
