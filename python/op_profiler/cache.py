@@ -60,7 +60,7 @@ def cache_folder() -> Path:
     folder cannot be written.
 
     Raises:
-        OpProfilerError: the user's cache folder cannot be written, and others can write to the temporary folder.
+        OpProfilerError: the user's cache folder cannot be written, and other users can write to the temporary folder.
     """
     given = os.environ.get("OP_PROFILER_CACHE")
     if given:

@@ -64,7 +64,7 @@ class LayerChange:
     """Time of a layer in one execution of the model, before and after, at one thread count, in microseconds.
 
     Attributes:
-        real: whether the change of one of its operators is real (`Change.real`).
+        real: whether the change of at least one operator of the layer is real (`Change.real`).
     """
 
     layer: str

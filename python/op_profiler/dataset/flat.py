@@ -396,7 +396,7 @@ def _query(table: FlatTable, where: str | None, wanted: Sequence[Column]) -> Sel
 
 
 def raw(column: Column) -> ColumnElement[Any]:
-    """Return the expression of a column as stored: nested values remain JSON text."""
+    """Return the SQL expression of a column's stored values; nested values remain JSON text."""
     return type_coerce(column.source, Text) if isinstance(column.source.type, Json) else column.source
 
 

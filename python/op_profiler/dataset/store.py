@@ -261,8 +261,8 @@ class Dataset(OpenDatabase):
     ) -> None:
         """Store the times of operators that ran side by side.
 
-        They replace stored times of the same group under the same settings, unless the stored times are better: without
-        a failure, or without background load.
+        These times replace stored times of the same group under the same settings, unless the stored times are better:
+        without a failure, or without background load.
 
         Args:
             load_before, load_after, foreign_load: see `Corun`.
@@ -385,7 +385,8 @@ class Dataset(OpenDatabase):
         return convert.stored_timing(rows[0]) if rows else None
 
     def failures(self, model_key: str | None = None) -> list[Failure]:
-        """Return the failures of one model, or all failures for None, newest first, even if a time is also stored."""
+        """Return the failures of one model (None: all failures), newest first, even those with a time from another run.
+        """
         return [failure(row) for row in self.rows(select_failures(model_key))]
 
     def coruns(self, device_key: str | None = None) -> list[Corun]:

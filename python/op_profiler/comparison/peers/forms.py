@@ -21,7 +21,7 @@ from op_profiler.compilers.imported_model import Form, NoReference
 from op_profiler.frontends import FRONTENDS
 
 INPUTS = "inputs.npz"
-"""File with the inputs in the order of the model in its framework, by position."""
+"""Name of the file with the input arrays; they are named by their position in the model's own framework."""
 _GIVEN = "given.npz"
 
 

@@ -58,7 +58,7 @@ class PeerLayer:
         peers_us: time of the layer in each profiled runtime, microseconds, scaled so that all nodes of the runtime
             together take the time of the model without the profiler; None if no node of the runtime belongs to this
             layer, for example because the runtime's kernel for it belongs to another layer.
-        lost_us: `ours_us` minus the time in the runtime `AtThreads.best`; None if that runtime has no time of it.
+        lost_us: `ours_us` minus the layer's time in the runtime `AtThreads.best`; None if that time is unknown.
         advice: what to try, empty without advice; `command`: the command for the advice.
     """
 

@@ -116,7 +116,7 @@ class TimedWays:
         }
 
     def faster(self, way: int) -> bool:
-        """Return whether a way is at least as fast as way 0, both by the medians and by the speed-up within rounds."""
+        """Return whether a way is at least as fast as way 0, both by their medians and by `speedup`."""
         return self.speedup(way) >= 1.0 and bool(self.median_us[way] <= self.median_us[0])
 
 
@@ -224,9 +224,9 @@ def _relative_difference(expected: np.ndarray, found: np.ndarray) -> float:
 
 
 def warm_up(run: Callable[[], object]) -> None:
-    """Run at least once, and repeatedly until the spinning threads of another runtime are asleep (2 ms).
+    """Call `run` at least once, and again until the spinning threads of another runtime are asleep (2 ms).
 
-    A model that takes microseconds would take a sixth longer directly after another runtime.
+    Directly after another runtime, a model that takes microseconds would take a sixth longer.
     """
     end = time.perf_counter_ns() + _WARM_UP_NS
     run()

@@ -54,7 +54,7 @@ class LaneStep:
 
 
 class Lanes(contextlib.AbstractContextManager["Lanes"]):
-    """Threads (lanes) that run their steps side by side; a context manager, whose end stops the threads.
+    """Threads (lanes) that run their steps side by side. As a context manager, it stops the threads at its end.
 
     The calling thread is the first lane.
 

@@ -94,7 +94,7 @@ class Examples:
         return len(self.latency_us)
 
     def where(self, mask: np.ndarray) -> Examples:
-        """Return the entries of a mask; operators, devices and models are not changed."""
+        """Return the entries that a mask selects; operators, devices and models are not changed."""
         names = ["operator", "threads", "latency_us", "half_width", "steady_us", "device", "model", "occurrences"]
         names += ["traffic_bytes", "working_set_bytes", "reference_us", "reference_bytes", "whole_model_us"]
         return dataclasses.replace(self, **{name: getattr(self, name)[mask] for name in names})

@@ -79,7 +79,7 @@ def evaluate(
     ``model``, one for any other split.
 
     Args:
-        announce: called before each fit with the split, the predictor and the part.
+        announce: called before each fit with a text that names the split, the predictor and the part.
 
     Raises:
         UnknownNameError: there is no such split or predictor.

@@ -215,7 +215,7 @@ def fastest(above_least: np.ndarray) -> float:
 
 
 def conformal_quantile(scores: np.ndarray, coverage: float = COVERAGE) -> float:
-    """Return the least score that covers the share `coverage` of new ones.
+    """Return the least score such that the share `coverage` of new scores is expected to be at most as large.
 
     This is the ceil((n + 1) coverage)-th smallest score, or the largest one if there are too few.
     """

@@ -38,7 +38,7 @@ def processors_of(text: str, name: str, units: int, cache_bytes: float) -> list[
     """Return one data sheet for each data type of `_BYTES`.
 
     Args:
-        text: YAML file of a system, from which the peaks are read.
+        text: content of the YAML file of a system, from which the peaks are read.
         name: name of the system.
         units: number of multiprocessors.
         cache_bytes: size of the second-level cache.
