@@ -106,7 +106,7 @@ class CacheEntry:
     """One entry of the cache folder.
 
     Attributes:
-        title: what the entry is for, from the file `ABOUT` of the entry; without a title there, the name of `path`.
+        title: what the entry is for, from the file `ABOUT` of the entry; the name of `path` if that file has no title.
         used: UTC time at which the entry was last written or read.
     """
 

@@ -204,7 +204,7 @@ def _done(work: Callable[[], Mapping[str, object] | None]) -> Mapping[str, objec
 
 
 def carry_out(of: type[_Task], work: Callable[[_Task, Callable[..., None]], object]) -> int:
-    """Read the task of a `Child` and carry it out. After an error, the last event has ``error`` and its exit ``code``.
+    """Read the task of a `Child` and carry it out; after an error, the last event has ``error`` and exit code ``code``.
 
     Args:
         of: type of the task.

@@ -165,7 +165,7 @@ class Comparison:
 
     @property
     def rows(self) -> Iterator[tuple[RunComparison, RowComparison]]:
-        """Yield the rows of all runs."""
+        """Yield the rows of all compared runs, each with its run."""
         return ((run, row) for run in self.runs for row in run.rows)
 
     @property

@@ -120,7 +120,7 @@ class Turns:
         time.
 
         Args:
-            seconds: time limit, including the time to load libraries; at least `FEWEST_PAIRS` pairs are measured.
+            seconds: time limit, including the time to load libraries; `FEWEST_PAIRS` pairs are measured in any case.
         """
         meter = self._machine.meter(max(self._threads))
         started = time.monotonic()

@@ -352,7 +352,7 @@ class Dataset(OpenDatabase):
         resources: Mapping[str, Any] | None = None,
         origin: Origin | None = None,
     ) -> dict[str, StoredMeasurement]:
-        """Return one measurement per measured operator of a model, by workload key; without co-runs.
+        """Return one measurement per measured operator of a model, by workload key; co-runs are not included.
 
         With the cache state ``model``, the operators were measured inside this model; with any other cache state,
         outside of models, at the model's precision and with its executor. Of several measurements of an operator, the

@@ -36,7 +36,7 @@ def with_advice(
     operators or, if there is none, the command that explains the model.
 
     Args:
-        layers: layers, those with the largest loss first; at most the first `_MOST` get advice.
+        layers: layers, sorted by descending loss; at most the first `_MOST` get advice.
         built: the build that the layers belong to.
     """
     request = ExplainRequest(build=build, top=3 * _MOST)

@@ -71,7 +71,7 @@ def write_forms(build: BuildRequest, forms: Sequence[Form], inputs: Mapping[str,
 
 
 def main() -> int:
-    """Entry point of the process."""
+    """Entry point of the process that writes a model in other formats."""
     return carry_out(FormsTask, _write)
 
 

@@ -15,7 +15,7 @@ apply, and ``rule`` these records and, for operators without a record, the proje
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RuntimeTime:
-    """Time of a model in one runtime at one thread count, in microseconds of a run.
+    """Time of a model in one runtime at one thread count, in microseconds per run.
 
     Attributes:
         name: one of `OURS`, or the name of the runtime.
@@ -73,7 +73,7 @@ class PeerLayer:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AtThreads:
-    """All results at one thread count.
+    """All results of a comparison with other runtimes at one thread count.
 
     Attributes:
         rounds: number of rounds; each runtime was measured once in each round.

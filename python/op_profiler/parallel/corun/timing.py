@@ -186,13 +186,13 @@ def in_quiet_rounds(
 
 
 def surely_fastest(samples_us: np.ndarray, present: int) -> int:
-    """Return the number of the fastest way if it is significantly faster than the present way, otherwise `present`.
+    """Return the number of the fastest way if it is significantly faster than the way `present`, otherwise `present`.
 
     It is significantly faster if the 95 % interval of the differences within rounds is below 0.
 
     Args:
         samples_us: times in microseconds, shape (rounds, ways).
-        present: number of the present way.
+        present: number of the way that is in use now.
     """
     more_us = samples_us - samples_us[:, [present]]
     best = int(np.argmin(np.median(more_us, axis=0)))

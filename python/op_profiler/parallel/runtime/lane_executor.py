@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class PlanExecutor(contextlib.AbstractContextManager["PlanExecutor"]):
     """Models that are loaded to be run by a plan on cores; an `Executor`.
 
-    Use it as a context manager from one thread; its end stops all lanes.
+    Use it as a context manager from one thread; at its end, it stops all lanes.
 
     Args:
         graph: graph of `compiled`.

@@ -72,7 +72,7 @@ class Chosen:
 
     @property
     def for_this_machine(self) -> bool:
-        """Whether measurements on this machine's processor can check the predictions."""
+        """Whether the predictions are for this machine's processor, so that measurements on it can check them."""
         device, kind = self.predictor.device, kind_of(self.predictor.device.target)
         here = self.wanted in (None, CALIBRATION) or of_this_machine(device)
         return here and kind.on_host and self.request.target in (None, kind.name)

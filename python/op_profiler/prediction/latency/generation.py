@@ -23,7 +23,7 @@ from op_profiler.prediction.latency.request import PredictRequest
 
 @dataclasses.dataclass(frozen=True)
 class Generation:
-    """A prompt and the tokens after it, as networks.
+    """The networks that process a prompt and generate the tokens after it.
 
     Attributes:
         name: name of the model.

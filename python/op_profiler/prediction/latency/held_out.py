@@ -65,7 +65,8 @@ DESCRIPTIONS = {
 
 
 def fits_of(examples: Examples, split: str, seed: int = 0) -> int:
-    """Return the number of fits in one call of `evaluate`; raises the errors of `evaluate` for an invalid split."""
+    """Return the number of fits in one call of `evaluate`; for an invalid split, raise the same errors as `evaluate`.
+    """
     if split == "model":
         return len(family_groups(at_reference_state(examples)))
     held_out(examples, split, seed)

@@ -34,7 +34,7 @@ NOT_HELD = -1
 
 @dataclasses.dataclass(frozen=True)
 class HeldOutErrors:
-    """Errors of estimates for models that nothing was fitted to, one per entry of a query.
+    """Errors of estimates for held-out models, one per entry of a query.
 
     Attributes:
         by_source: log(estimate over measured) by source; NaN where the source has no estimate.

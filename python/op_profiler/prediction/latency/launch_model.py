@@ -54,7 +54,7 @@ class LaunchModel:
     """Model of kernels on one GPU.
 
     Attributes:
-        multiprocessors: number of multiprocessors of the GPU; an array without axes.
+        multiprocessors: number of multiprocessors of the GPU, an array of shape ().
         log_costs: logarithm of the microseconds of one unit of each term in `COSTS`, shape (len(COSTS),).
         log_costs_of_kinds: logarithms of the costs for kernels of each kind, shape (len(KINDS), len(COSTS)).
     """

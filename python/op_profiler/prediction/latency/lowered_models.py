@@ -70,7 +70,7 @@ class LoweredModel:
     layers: tuple[tuple[str, ...], ...] | None = None
 
     def network(self) -> Network:
-        """Return the model in the form that predictors take."""
+        """Return the model as a `Network`, the form that predictors need."""
         return Network.of(self.name, self.operators, self.layers)
 
 
