@@ -130,7 +130,7 @@ def on_lanes(compiled: CompiledModel, folder: Path) -> CompiledModel:
         folder: folder for the library; it may be deleted afterwards.
 
     Raises:
-        MeasureError: no C compiler is installed, or it fails.
+        MeasureError: no C compiler is installed, or compiling fails.
     """
     path = folder / f"{uuid.uuid4().hex}.so"  # for a path that was loaded before, the old library would be returned
     exported = compiler_in_use().export(compiled, path)

@@ -187,7 +187,7 @@ def examples_of(rows: Iterable[Mapping[str, Any]]) -> Examples:
     operators outside of models, because the caches are in another state there than in a network. Of sweeps, only rows
     with the default settings of the machine are used, and one core set for each model and thread count. If there are
     more than `MOST_ROWS` rows, a random subset of the models is used. If a model computes with denormal numbers in one
-    run, its rows of all runs are excluded, because earlier versions did not record this.
+    run, its rows of all runs are excluded, because earlier versions did not record denormal numbers.
     """
     left_out: dict[str, int] = {}
     denormal: set[str] = set()
