@@ -51,7 +51,7 @@ def foreign_tables(connection: Connection) -> list[str]:
 
 
 def create(connection: Connection, now: str) -> None:
-    """Create all tables in an empty database, inside the caller's transaction; `now` is stored as the time of this."""
+    """Create all tables in an empty database, inside the caller's transaction; `now` is stored as the creation time."""
     schema.metadata.create_all(connection)
     connection.execute(schema.schema_version.insert(), {"version": schema.VERSION, "since": now})
 

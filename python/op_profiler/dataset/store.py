@@ -385,8 +385,7 @@ class Dataset(OpenDatabase):
         return convert.stored_timing(rows[0]) if rows else None
 
     def failures(self, model_key: str | None = None) -> list[Failure]:
-        """Return the failures of one model (None: all failures), newest first, even those with a time from another run.
-        """
+        """Return the failures of one model (None: of all models), newest first, even if another run measured a time."""
         return [failure(row) for row in self.rows(select_failures(model_key))]
 
     def coruns(self, device_key: str | None = None) -> list[Corun]:

@@ -65,8 +65,7 @@ DESCRIPTIONS = {
 
 
 def fits_of(examples: Examples, split: str, seed: int = 0) -> int:
-    """Return the number of fits in one call of `evaluate`; for an invalid split, raise the same errors as `evaluate`.
-    """
+    """Return the number of fits in one call of `evaluate`; raise the same errors as `evaluate` for an invalid split."""
     if split == "model":
         return len(family_groups(at_reference_state(examples)))
     held_out(examples, split, seed)
