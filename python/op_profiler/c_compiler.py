@@ -63,7 +63,7 @@ def make_library(
         needed_for: what needs the compiler, for the error message.
 
     Raises:
-        MeasureError: no C compiler is installed, or it fails.
+        MeasureError: no C compiler is installed, or compiling fails.
     """
     command = compiler(needed_for)
     done = subprocess.run([*command, "-o", path, *files, *options], capture_output=True, text=True, check=False)

@@ -60,7 +60,7 @@ def cache_folder() -> Path:
     folder cannot be written.
 
     Raises:
-        OpProfilerError: the user's cache folder cannot be written, and others can write to the temporary folder.
+        OpProfilerError: the user's cache folder cannot be written, and other users can write to the temporary folder.
     """
     given = os.environ.get("OP_PROFILER_CACHE")
     if given:
@@ -106,7 +106,7 @@ class CacheEntry:
     """One entry of the cache folder.
 
     Attributes:
-        title: what the entry is for, from the file `ABOUT` of the entry; without a title there, the name of `path`.
+        title: what the entry is for, from the file `ABOUT` of the entry; the name of `path` if that file has no title.
         used: UTC time at which the entry was last written or read.
     """
 

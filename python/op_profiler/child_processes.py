@@ -35,7 +35,7 @@ def python_path() -> str:
 
 
 def end_with_parent(by: signal.Signals = signal.SIGKILL) -> None:
-    """Let the kernel end this process as soon as its parent ends; does nothing on other systems than Linux.
+    """Make Linux end this process as soon as its parent ends; on other systems, do nothing.
 
     If the parent ended before this call, its pipes are closed, and this process ends at its next access to them. A
     parent with process number 1 does not count as ended: in a container, process 1 may have started this process.
@@ -204,7 +204,7 @@ def _done(work: Callable[[], Mapping[str, object] | None]) -> Mapping[str, objec
 
 
 def carry_out(of: type[_Task], work: Callable[[_Task, Callable[..., None]], object]) -> int:
-    """Read the task of a `Child` and carry it out. After an error, the last event has ``error`` and its exit ``code``.
+    """Read the task of a `Child` and carry it out; after an error, the last event has ``error`` and exit code ``code``.
 
     Args:
         of: type of the task.

@@ -16,7 +16,7 @@ _SYSFS = Path("/sys")
 
 @functools.cache
 def available_cores() -> tuple[int, ...]:
-    """Return the cores that this process was allowed to use at the first call; later bindings have no effect on it."""
+    """Return the cores that this process could use at the first call; later bindings do not change the result."""
     if hasattr(os, "sched_getaffinity"):
         return tuple(sorted(os.sched_getaffinity(0)))
     return tuple(range(os.cpu_count() or 1))
@@ -31,7 +31,7 @@ def binding_order(sysfs: Path = _SYSFS) -> tuple[int, ...]:
     cores.
 
     Args:
-        sysfs: root of the kernel's files.
+        sysfs: root folder of Linux's files about the cores.
     """
     available, kinds = available_cores(), core_kinds(sysfs)
     fastest = max(available, key=lambda core: _speed(core, sysfs))
@@ -72,10 +72,10 @@ def siblings(core: int, sysfs: Path = _SYSFS) -> set[int]:
 
 
 def core_kinds(sysfs: Path = _SYSFS) -> dict[int, str]:
-    """Return the kind of each core of a hybrid processor, by the kernel's names of its counters.
+    """Return the kind of each core of a hybrid processor, as Linux names the kind's hardware counters.
 
     Examples of kinds are ``cpu_core``, ``cpu_atom`` and ``armv8_cortex_a72``. The result is empty if all cores are of
-    one kind, or if the kernel reports no kinds.
+    one kind, or if Linux reports no kinds.
     """
     lists = sorted((sysfs / "bus/event_source/devices").glob("*/cpus"))
     kinds = {core: file.parent.name for file in lists for core in parse_core_list(text_in(file))}
@@ -83,7 +83,7 @@ def core_kinds(sysfs: Path = _SYSFS) -> dict[int, str]:
 
 
 def parse_core_list(text: str) -> set[int]:
-    """Parse a list of cores in the kernel's format: ``0-3,8``."""
+    """Parse a list of cores in the format of Linux: ``0-3,8``."""
     cores: set[int] = set()
     for part in filter(None, text.strip().split(",")):
         first, _, last = part.partition("-")
@@ -98,7 +98,7 @@ def _speed(core: int, sysfs: Path) -> tuple[int, ...]:
 
 
 def text_in(path: str | Path) -> str:
-    """Return the text in a file of the kernel; empty if it cannot be read."""
+    """Return the text in one of Linux's files, such as a file in ``/sys``; empty if the file cannot be read."""
     try:
         return Path(path).read_text().strip()
     except OSError:

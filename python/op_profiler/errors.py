@@ -61,6 +61,9 @@ class MissingPackageError(OpProfilerError):
     """Raised if an optional package is missing; the message names the package and the command that installs it.
 
     Args:
+        package: name of the package.
+        needed_for: what needs the package, for the message.
+        extra: argument of ``env_var.sh`` that installs the package.
         build: the required build of the package, and how to install it, if the package is installed as another build.
     """
 

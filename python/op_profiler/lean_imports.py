@@ -26,7 +26,7 @@ def hidden(module: str) -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def standing_in(module: str, other: ModuleType | None) -> Iterator[None]:
-    """Let imports of `module` return `other` (None: fail) inside the block, unless `module` was imported before."""
+    """Let imports of `module` inside the block return `other`, or fail if it is None, unless it was imported before."""
     if module in sys.modules:
         yield
         return

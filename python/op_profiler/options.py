@@ -148,7 +148,7 @@ def made(request: type[T], values: Mapping[str, Any]) -> T:
 def with_options(
     function: Callable[..., T], parameter: Callable[[Field], inspect.Parameter], value: Callable[[Field, Any], Any]
 ) -> Callable[..., T]:
-    """Return a function that takes the options of requests where `function` takes the requests.
+    """Return a function like `function`, but with one parameter per option of a request instead of the request itself.
 
     Args:
         function: function to convert; an option is left out if `function` itself has a parameter of the same name.

@@ -66,7 +66,7 @@ class TurnaroundPrediction:
 
 def predict_unswept(table: FactorTable, factor: str, swept: Sequence[Turnaround]) -> TurnaroundPrediction:
     """Predict the turnaround points of the operators in `table` that were not swept over a factor, and evaluate the
-    prediction on those that were.
+    prediction on the operators that were swept.
 
     Args:
         swept: result of `turnarounds` for this factor and this table.

@@ -148,8 +148,9 @@ def judge(estimates: Sequence[Estimate | None]) -> tuple[list[Change | None], fl
 
 
 def half_width(estimate: Estimate, comparisons: int) -> float:
-    """Return half the width of an estimate's interval, on a logarithmic scale, at the confidence level for at most one
-    real change; infinite if the deviation is unknown.
+    """Return half the width of an estimate's interval, on a logarithmic scale; infinite if the deviation is unknown.
+
+    The confidence level is the one that applies if at most one of the compared changes is real.
 
     Args:
         comparisons: number of changes that are compared together.

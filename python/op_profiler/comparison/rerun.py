@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from op_profiler.targets.machine import LoadedModel, Machine
 
 MeasuredSide = tuple[Side, list[str]]
-"""A loaded model, and the workload key of each of its operators by number."""
+"""A loaded model, and the workload keys of its operators, in the order of the operators' numbers."""
 
 
 def compare_in_turns(

@@ -64,7 +64,7 @@ class LayerChange:
     """Time of a layer in one execution of the model, before and after, at one thread count, in microseconds.
 
     Attributes:
-        real: whether the change of one of its operators is real (`Change.real`).
+        real: whether the change of at least one operator of the layer is real (`Change.real`).
     """
 
     layer: str
@@ -165,7 +165,7 @@ class Comparison:
 
     @property
     def rows(self) -> Iterator[tuple[RunComparison, RowComparison]]:
-        """Yield the rows of all runs."""
+        """Yield the rows of all compared runs, each with its run."""
         return ((run, row) for run in self.runs for row in run.rows)
 
     @property

@@ -69,7 +69,7 @@ def compare_stored(before: TimedRun, after: TimedRun) -> RunComparison:
 
 
 def differences(before: TimedRun, after: TimedRun) -> tuple[str, ...]:
-    """Return sentences about differences between two runs other than the code of their kernels."""
+    """Return sentences about everything that differs between two runs, except the code of their kernels."""
     found = [f"{what} differs: {one} before, {other} after" for what, one, other in _different(before, after)]
     for side, run, other in (("before", before, after), ("after", after, before)):
         missing = sorted(run.timings.keys() - other.timings.keys())

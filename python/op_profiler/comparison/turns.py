@@ -116,10 +116,11 @@ class Turns:
         """Measure pairs until the half-width of the interval of each important change is at most 1 %, or until the time
         limit.
 
-        The important changes are those of the whole model, and of every operator that takes at least 5 % of its time.
+        The important changes are those of the whole model, and of every operator that takes at least 5 % of the model's
+        time.
 
         Args:
-            seconds: time limit, including the time to load libraries; at least `FEWEST_PAIRS` pairs are measured.
+            seconds: time limit, including the time to load libraries; `FEWEST_PAIRS` pairs are measured in any case.
         """
         meter = self._machine.meter(max(self._threads))
         started = time.monotonic()

@@ -63,7 +63,7 @@ _HOMES = {
 
 
 def dataset_or_default(db: str | None) -> str | None:
-    """Return the given address; for None, the address of the default dataset, or None if its file does not exist."""
+    """Return `db`; if it is None, return the address of the default dataset, or None if that dataset does not exist."""
     there = Path(DEFAULT_DB.removeprefix("sqlite:///")).is_file()
     return DEFAULT_DB if db is None and there else db
 

@@ -10,7 +10,7 @@ import dataclasses
 import numpy as np
 
 DISAGREEMENT = 1.5
-"""Rows with the same identity disagree if their largest latency is more than this factor above the smallest. Two valid
+"""Rows with the same identity disagree if their largest latency is more than this factor times the smallest. Two valid
 runs of a kernel on a shared processor differ by up to 40 %."""
 
 MARGIN = 5.0
@@ -19,7 +19,7 @@ QUANTILE = 0.95
 convolutions of a device come within a small factor of its peak, so the fastest twentieth of the table gives a bound."""
 
 MINIMUM_ROWS = 20
-"""Smallest number of rows with a time from which a bound is derived."""
+"""If fewer rows have a time, no bound is derived from them."""
 
 _UNIT = 3.0  # decades of a factor of 1000
 _UNIT_TOLERANCE = 0.5  # decades

@@ -102,7 +102,7 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
 
 
 def stored_measurement(row: Mapping[str, Any]) -> StoredMeasurement:
-    """Return the measurement of a row of measurements joined with ``settings_*`` and ``schedules_*``."""
+    """Return the measurement in a result row of the query `queries.measurements`."""
     return StoredMeasurement(
         **{name: row[name] for name in ("operator_key", "device_key", "complete", "measured_at", "run_id")},
         schedule=build(Schedule, row, "schedules_"),
@@ -113,7 +113,7 @@ def stored_measurement(row: Mapping[str, Any]) -> StoredMeasurement:
 
 
 def stored_timing(row: Mapping[str, Any]) -> StoredTiming:
-    """Return the timing of a row of model timings joined with ``settings_*``."""
+    """Return the timing in a result row of the query `queries.model_timing`."""
     beside = {name: row[name] for name in (*_BESIDE, "details")} | {"unmeasured": tuple(row["unmeasured"])}
     names = ("model_key", "device_key", "complete", "measured_at", "run_id", "project_revision", "user_revision")
     return StoredTiming(

@@ -38,7 +38,7 @@ class OpenDatabase:
     def transaction(self) -> Iterator[Connection]:
         """Store all writes of the block together at its end; if the block raises or the process dies, store none.
 
-        Inside an open transaction, the block becomes a part of that one.
+        Inside an open transaction, the writes of the block belong to that transaction.
 
         Returns:
             A context manager that yields the connection of the transaction.
@@ -59,7 +59,7 @@ class OpenDatabase:
         Inside an open transaction, `write` is called once.
 
         Args:
-            write: may be called up to three times, also after its writes were stored.
+            write: may be called up to three times, even if the writes of an earlier call were stored.
 
         Raises:
             DatasetError: the dataset rejects the write, or the connection is lost in every attempt.

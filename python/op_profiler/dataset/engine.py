@@ -43,7 +43,7 @@ _KEEPALIVE_SECONDS = {"idle": 60, "interval": 10, "count": 6}
 
 
 def utc_now() -> str:
-    """Return the time in UTC, ISO 8601 with microseconds, so that times compare as text."""
+    """Return the current time in UTC, ISO 8601 with microseconds; such times can be compared as text."""
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="microseconds")
 
 

@@ -101,7 +101,7 @@ class FlatTable(NamedTuple):
 
 
 def shown(*sources: Table | SchemaColumn[Any]) -> list[Column]:
-    """Return columns of `schema` as flat columns; a table stands for all its columns that have a description."""
+    """Return the flat columns for columns of `schema`; a table stands for all its columns that have a description."""
     columns = [c for source in sources for c in (source.columns if isinstance(source, Table) else [source])]
     return [Column(c.info["flat"], _KINDS[type(c.type)], c.doc, c, c.info["since"]) for c in columns if c.doc]
 
@@ -396,7 +396,7 @@ def _query(table: FlatTable, where: str | None, wanted: Sequence[Column]) -> Sel
 
 
 def raw(column: Column) -> ColumnElement[Any]:
-    """Return the expression of a column as stored: nested values remain JSON text."""
+    """Return the SQL expression of a column's stored values; nested values remain JSON text."""
     return type_coerce(column.source, Text) if isinstance(column.source.type, Json) else column.source
 
 

@@ -48,7 +48,7 @@ _TIMED = (schema.measurements, schema.model_timings)
 def merge(sources: Sequence[Dataset], into: Dataset) -> dict[str, int]:
     """Add the rows of several datasets to another dataset in one transaction.
 
-    If both have a row of the same measurement, the better row is kept, and of two rows of equal quality the newer one
+    If two datasets have a row of the same measurement, the better row is kept; of rows of equal quality, the newer one
     (`quality.rank`). Missing properties of a model, of its operators or of a device are completed from any dataset that
     has them.
 

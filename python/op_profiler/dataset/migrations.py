@@ -51,13 +51,16 @@ def foreign_tables(connection: Connection) -> list[str]:
 
 
 def create(connection: Connection, now: str) -> None:
-    """Create all tables in an empty database, inside the caller's transaction."""
+    """Create all tables in an empty database, inside the caller's transaction; `now` is stored as the creation time."""
     schema.metadata.create_all(connection)
     connection.execute(schema.schema_version.insert(), {"version": schema.VERSION, "since": now})
 
 
 def is_complete(connection: Connection) -> bool:
-    """Return whether all tables and columns exist; a version that is not released yet may still get new columns."""
+    """Return whether all tables and columns exist.
+
+    They may be missing even in the newest version, because a version that is not released yet may get new columns.
+    """
     tables = schema.metadata.tables
     names = ", ".join(f"'{name}'" for name in tables)
     # In one statement: every dataset that is opened is asked.

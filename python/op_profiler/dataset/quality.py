@@ -49,7 +49,7 @@ def upsert_better(
 
     Args:
         replace: a complete time with rounds replaces every existing row, even if it was measured under background load.
-            A failure never does.
+            A failure never replaces a row in this way.
         newest: the rows were measured just now, so they count as newer than existing rows, whatever the clocks of
             other machines show.
 

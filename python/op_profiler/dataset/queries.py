@@ -55,7 +55,7 @@ def measurements() -> Select[Any]:
 def measurements_of(
     model_key: str, threads: int, cache: Cache, resources: Mapping[str, Any] | None, origin: Origin | None
 ) -> Select[Any]:
-    """Select `measurements` of a model's operators; the preferred one of an operator comes last.
+    """Select `measurements` of a model's operators; the preferred measurement of each operator is its last row.
 
     The arguments are those of `Dataset.measurements_of`.
     """
@@ -99,7 +99,7 @@ def model_timing(model_key: str, threads: int, cache: Cache, resources: Mapping[
 
 
 def thread_counts(model_key: str, cache: Cache) -> Select[Any]:
-    """Select ``threads``, the thread counts at which a model was timed in a cache state, rising."""
+    """Select ``threads``, the thread counts at which a model was timed in a cache state, in ascending order."""
     wanted, timing = schema.settings.c, schema.model_timings.c
     query = select(wanted.threads).join(schema.model_timings, timing.settings_key == wanted.key).distinct()
     return query.where(timing.model_key == model_key, wanted.cache == cache).order_by(wanted.threads)

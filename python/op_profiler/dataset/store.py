@@ -261,8 +261,8 @@ class Dataset(OpenDatabase):
     ) -> None:
         """Store the times of operators that ran side by side.
 
-        They replace stored times of the same group under the same settings, unless the stored times are better: without
-        a failure, or without background load.
+        These times replace stored times of the same group under the same settings, unless the stored times are better:
+        without a failure, or without background load.
 
         Args:
             load_before, load_after, foreign_load: see `Corun`.
@@ -352,7 +352,7 @@ class Dataset(OpenDatabase):
         resources: Mapping[str, Any] | None = None,
         origin: Origin | None = None,
     ) -> dict[str, StoredMeasurement]:
-        """Return one measurement per measured operator of a model, by workload key; without co-runs.
+        """Return one measurement per measured operator of a model, by workload key; co-runs are not included.
 
         With the cache state ``model``, the operators were measured inside this model; with any other cache state,
         outside of models, at the model's precision and with its executor. Of several measurements of an operator, the
@@ -385,7 +385,7 @@ class Dataset(OpenDatabase):
         return convert.stored_timing(rows[0]) if rows else None
 
     def failures(self, model_key: str | None = None) -> list[Failure]:
-        """Return the failures of one model, or all failures for None, newest first, even if a time is also stored."""
+        """Return the failures of one model (None: of all models), newest first, even if another run measured a time."""
         return [failure(row) for row in self.rows(select_failures(model_key))]
 
     def coruns(self, device_key: str | None = None) -> list[Corun]:

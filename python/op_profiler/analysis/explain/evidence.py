@@ -220,7 +220,7 @@ class Evidence:
 
 
 def quiet_us(samples: np.ndarray) -> np.ndarray:
-    """Return the 10 % quantile of `samples` along the last axis, which is that of the rounds.
+    """Return the 10 % quantile of `samples` along the last axis, the axis of the rounds.
 
     Background load comes and goes, and delays several threads more often than one; quiet rounds are therefore
     comparable between thread counts and cache states.

@@ -189,7 +189,7 @@ def kernels_of(assembly: str, names: Iterable[str]) -> dict[str, KernelCode]:
 
 
 def loops_of(lines: list[str]) -> list[MachineLoop]:
-    """Return the innermost loops of a function."""
+    """Return the innermost loops of a function, given the lines of its assembly."""
     labels = {match[1]: number for number, line in enumerate(lines) if (match := _LABEL.match(line))}
     spans: dict[int, int] = {}
     for number, line in enumerate(lines):

@@ -32,11 +32,11 @@ def with_advice(
     build: BuildRequest,
     announce: Callable[[str], None],
 ) -> tuple[PeerLayer, ...]:
-    """Return the same layers, those that lose most with advice: the advice of `explain` for one of the layer's
-    operators, or, if there is none, the command that explains the model.
+    """Return a copy of `layers` in which the layers that lose most have advice: the advice for one of the layer's
+    operators or, if there is none, the command that explains the model.
 
     Args:
-        layers: layers, those with the largest loss first; at most the first `_MOST` get advice.
+        layers: layers, sorted by descending loss; at most the first `_MOST` get advice.
         built: the build that the layers belong to.
     """
     request = ExplainRequest(build=build, top=3 * _MOST)

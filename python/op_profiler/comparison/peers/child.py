@@ -164,7 +164,7 @@ def timed_runs(run: Callable[[], float]) -> float:
 
 
 def main() -> int:
-    """Entry point of the process."""
+    """Entry point of the process that runs a model in another project's runtime."""
     return carry_out(PeerTask, _serve)
 
 

@@ -17,7 +17,8 @@ def explain_in_child(request: ExplainRequest, announce: Callable[[str], None]) -
     """Return the explanation that `explain_against` makes in a child process.
 
     Raises:
-        OpProfilerError: as `explain_against`; or the process died, and the message names its last step.
+        OpProfilerError: for the same reasons as `explain_against`, or because the process died; the message then names
+            its last step.
     """
     step = "starting"
     with tempfile.TemporaryFile("w+") as log, Child(__name__, request, log) as child:

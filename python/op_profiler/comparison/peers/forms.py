@@ -21,7 +21,7 @@ from op_profiler.compilers.imported_model import Form, NoReference
 from op_profiler.frontends import FRONTENDS
 
 INPUTS = "inputs.npz"
-"""File with the inputs in the order of the model in its framework, by position."""
+"""Name of the file with the input arrays; they are named by their position in the model's own framework."""
 _GIVEN = "given.npz"
 
 
@@ -71,7 +71,7 @@ def write_forms(build: BuildRequest, forms: Sequence[Form], inputs: Mapping[str,
 
 
 def main() -> int:
-    """Entry point of the process."""
+    """Entry point of the process that writes a model in other formats."""
     return carry_out(FormsTask, _write)
 
 

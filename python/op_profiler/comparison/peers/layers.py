@@ -65,8 +65,8 @@ def module_of(node: str) -> str:
     """Return the path of the module in the name of a node: ``features.3.squeeze`` for
     ``/features/features.3/squeeze/Conv``.
 
-    A scope whose name begins with the name of the scope before it, such as ``features.3`` after ``features``, extends
-    it.
+    If the name of a scope begins with the name of the scope before it, such as ``features.3`` after ``features``, the
+    scope before it is left out.
     """
     parts = re.sub(r"^[^/]*(?=/)", "", node).split("/")[1:-1]
     path, before = "", ""

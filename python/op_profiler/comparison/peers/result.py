@@ -15,7 +15,7 @@ apply, and ``rule`` these records and, for operators without a record, the proje
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RuntimeTime:
-    """Time of a model in one runtime at one thread count, in microseconds of a run.
+    """Time of a model in one runtime at one thread count, in microseconds per run.
 
     Attributes:
         name: one of `OURS`, or the name of the runtime.
@@ -58,7 +58,7 @@ class PeerLayer:
         peers_us: time of the layer in each profiled runtime, microseconds, scaled so that all nodes of the runtime
             together take the time of the model without the profiler; None if no node of the runtime belongs to this
             layer, for example because the runtime's kernel for it belongs to another layer.
-        lost_us: `ours_us` minus the time in the runtime `AtThreads.best`; None if that runtime has no time of it.
+        lost_us: `ours_us` minus the layer's time in the runtime `AtThreads.best`; None if that time is unknown.
         advice: what to try, empty without advice; `command`: the command for the advice.
     """
 
@@ -73,7 +73,7 @@ class PeerLayer:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AtThreads:
-    """All results at one thread count.
+    """All results of a comparison with other runtimes at one thread count.
 
     Attributes:
         rounds: number of rounds; each runtime was measured once in each round.

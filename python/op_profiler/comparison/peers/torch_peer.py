@@ -60,7 +60,7 @@ class TorchSession(PeerSession):
 
 
 def outermost(events: Sequence[dict[str, Any]]) -> list[tuple[str, float]]:
-    """Return the calls of operators by the module itself, each as a path (modules, then operator) and microseconds.
+    """Return the operator calls that no other operator makes, each as a path (modules, then operator) and microseconds.
 
     Args:
         events: events of a trace in Chrome's format.

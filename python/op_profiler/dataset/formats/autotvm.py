@@ -132,7 +132,7 @@ def _row(alike: Sequence[Record], operator: Operator, processor: str) -> Row:
 
 
 class AutoTvm(LineFormat):
-    """The format ``autotvm``. A log contains every trial, so slower ones are exported too."""
+    """The format ``autotvm``. A log contains every trial, so slower trials are exported too."""
 
     every_row = True
 

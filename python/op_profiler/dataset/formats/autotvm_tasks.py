@@ -85,7 +85,7 @@ def rounds_of(samples_us: Sequence[Sequence[float]], median_us: float | None) ->
 
     Args:
         samples_us: times of the calls, by round.
-        median_us: the only element of the result if no samples were stored; None for a failure: the result is empty.
+        median_us: the only element of the result if no samples were stored; None for a failure, whose result is empty.
     """
     if median_us is None:
         return []

@@ -306,7 +306,7 @@ def _call(
 def dense(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Call:
     """Return the matrix product of data and weight, plus a bias if there is a third tensor.
 
-    Without flags in the task, the weight is transposed.
+    If the task has no flags for transposition, the weight is read as transposed.
     """
     data, weight = _variables(relay, task.tensors[:2], ("data", "weight"))
     layout = _layout(template.weight, task.tensors[1])
@@ -326,7 +326,10 @@ def dense(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Call:
 
 
 def batch_matmul(relay: ModuleType, template: TaskReader, task: TaskArguments) -> Call:
-    """Return a batched matrix product; if the task has no flags (older logs), the second activation is transposed."""
+    """Return a batched matrix product.
+
+    If the task has no flags for transposition (older logs), the second tensor is read as transposed.
+    """
     if len(task.tensors) != 2 or len(task.numbers) not in (0, 2):
         raise ValueError(_OTHER_VERSION)
     transpose_a, transpose_b = map(bool, task.numbers or (0, 1))

@@ -43,7 +43,7 @@ def format_argument(name: str, value: int | str) -> str:
 
 
 def arguments(texts: Iterable[str]) -> tuple[dict[str, Value], dict[str, str]]:
-    """Parse arguments, and return two dicts by argument name: the values and the texts; without `IGNORED` arguments.
+    """Parse arguments except `IGNORED` ones, and return two dicts by argument name: the values and the texts.
 
     Raises:
         ValueError: a text is not an argument.

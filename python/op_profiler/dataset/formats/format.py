@@ -302,5 +302,5 @@ def whole(text: str) -> int:
 
 
 def number_text(value: float) -> str:
-    """Return a latency as text with at most 9 significant digits, more than a measured time has."""
+    """Return a latency as text with at most 9 significant digits; a measured time is less precise than that."""
     return f"{value:.9g}"

@@ -30,7 +30,7 @@ class JsonLines(FlatTextFormat):
         return lambda row: file.write(json_text.dumps(row, ensure_ascii=False) + "\n")
 
     def read(self, path: Path) -> Iterator[tuple[int, FlatRow | None]]:
-        """Yield the rows of a JSON Lines file; None for a line that is not an object or lacks valid columns."""
+        """Yield the rows of a JSON Lines file; None for a line that is no object or whose values are not valid."""
         for place, (number, line) in enumerate(numbered_lines(path)):
             row = _object(line)
             if place == 0:

@@ -40,8 +40,8 @@ class Line:
     """A measurement as a line of a format.
 
     Attributes:
-        shape: the line with fixed times, which identifies the operator: of lines with the same shape, only the fastest
-            is written.
+        shape: the line with the same fixed time for all measurements, so that it identifies the operator. Of lines with
+            the same shape, only the fastest is written.
         text: the complete line.
         median_us: median of a call, microseconds; None for a failure.
         conditions: values of the columns in `_ALIKE`, which determine the time of an operator (threads, device, ...).

@@ -76,7 +76,7 @@ class ModelFormat(Format):
     def write_from(
         self, dataset: Dataset, path: Path, *, where: str | None = None, table: str = "measurements"
     ) -> Exported:
-        """Write the runs of the selected rows; rows without a time or a call in a model are counted as left out."""
+        """Write the runs of the selected rows; rows without a time, or outside a model, are counted as left out."""
         from op_profiler.dataset.flat import flat_rows
 
         left_out: collections.Counter[str] = collections.Counter()

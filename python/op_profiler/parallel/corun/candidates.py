@@ -64,7 +64,7 @@ class PlanCandidate:
 
 
 def candidates_of(request: CorunRequest, models: Models, announce: Announce) -> list[PlanCandidate]:
-    """Return the candidate plan of the requested policy; for ``auto`` and ``collaborate``, several distinct plans."""
+    """Return the candidate plan of the requested policy, or several distinct ones for ``auto`` and ``collaborate``."""
     profile: Profile | None = None
     notes: tuple[str, ...] = ()
     if request.costs == "measured":

@@ -30,7 +30,7 @@ class CorunAnswer(msgspec.Struct, frozen=True):
 
 
 def corun_in_child(request: CorunRequest, announce: Announce) -> CorunAnswer:
-    """Run `corun` in a child process; if the process dies or `corun` raises an error, the answer contains the error."""
+    """Run `corun` in a child process; if the process dies or `corun` raises an error, the result contains the error."""
     with tempfile.TemporaryFile("w+") as log, Child(__name__, request, log) as child:
         for event in child.events():
             if "step" not in event:

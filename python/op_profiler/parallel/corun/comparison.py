@@ -24,7 +24,7 @@ _TOLERANCE = 1e-4  # merged kernels and other schedules add in another order
 
 @dataclasses.dataclass(frozen=True)
 class PlanRun:
-    """What was observed in runs of a plan, except for its total time.
+    """Observations from runs of a plan, except for its total time.
 
     Attributes:
         timeline_us: start and end of every operator in one run, microseconds, shape (nodes, 2).

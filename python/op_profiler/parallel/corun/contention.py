@@ -35,7 +35,7 @@ class SharedParts:
 
     @classmethod
     def of(cls, cores: Sequence[int]) -> SharedParts:
-        """Return the shared parts of cores of this machine, given by their numbers."""
+        """Return the parts that the cores with these numbers share on this machine."""
         shared = any(other in siblings(core) for core, other in itertools.permutations(cores, 2))
         return cls(caches_in_use_bytes(cores), shared)
 

@@ -46,8 +46,8 @@ class Profile:
         bound_to: for every core, the core that its lane was bound to while the copies ran, as the system reports it;
             None if the lane was not bound.
         load: background load during the measurement.
-        split: the faster way to cut operators with several threads. If both ways are about equally fast, it is by rows,
-            because times then change less when a host moves its virtual cores.
+        split: the faster way to cut operators with several threads. If both ways are about equally fast, it is
+            ``rows``, because times then change less when a host moves its virtual cores.
         in_order_us: for each way to cut operators, the sum of their times one after the other on all cores.
         tuned_us: times in isolation, shape (rounds,), of each `Step` with a schedule other than that of the build.
     """

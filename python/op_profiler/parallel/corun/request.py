@@ -113,7 +113,7 @@ class CorunRequest:
 
     @property
     def lanes(self) -> PlanLanes:
-        """Return the kind of lanes of plans; for several targets, the cores of this machine's processor.
+        """Return the kind of lanes on which plans run; with several targets, it is that of this machine's processor.
 
         Raises:
             UsageError: plans cannot run on the only target.

@@ -32,7 +32,7 @@ _TOLERANCE = 1e-4  # other schedules add in another order
 
 
 class Variants:
-    """Kernels of operators under other schedules, for lanes; each is built at its first request and cached.
+    """Kernels of operators under other schedules, for lanes. Each kernel is built at its first request and cached.
 
     A kernel can replace another kernel if it reads and writes the same layouts. An operator is therefore built in the
     form of the compiled model, and only with op_profiler's own templates, whose knobs do not change layouts. Operators
@@ -43,8 +43,8 @@ class Variants:
         target: TVM's target string.
 
     Attributes:
-        tasks: returns the tasks of an operator, given by its hash: op_profiler's templates among those that the
-            compiler considers for the operator; empty without any.
+        tasks: function that takes the hash of an operator and returns a task for each of op_profiler's own templates
+            that the compiler considers for the operator; empty if there are none.
     """
 
     tasks: Callable[[str], tuple[Task, ...]]

@@ -185,7 +185,7 @@ class TargetWorker(contextlib.AbstractContextManager["TargetWorker"]):
             raise MeasureError(f"{model} failed on {self.loaded.name}: {last_line(error)}") from error
 
     def placement(self, numbers: Sequence[int]) -> Placement:
-        """Return the `Placement` for these models."""
+        """Return the `Placement` of the models with these numbers on this worker's target."""
         board = self.loaded.board
         target = self.loaded.name if board is None else f"{self.loaded.name} at {board.address}"
         return Placement(target, self.cores, tuple(self.loaded.models[number] for number in numbers))

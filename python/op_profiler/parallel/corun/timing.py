@@ -116,7 +116,7 @@ class TimedWays:
         }
 
     def faster(self, way: int) -> bool:
-        """Return whether a way is at least as fast as way 0, both by the medians and by the speed-up within rounds."""
+        """Return whether a way is at least as fast as way 0, both by their medians and by `speedup`."""
         return self.speedup(way) >= 1.0 and bool(self.median_us[way] <= self.median_us[0])
 
 
@@ -186,13 +186,13 @@ def in_quiet_rounds(
 
 
 def surely_fastest(samples_us: np.ndarray, present: int) -> int:
-    """Return the number of the fastest way if it is significantly faster than the present way, otherwise `present`.
+    """Return the number of the fastest way if it is significantly faster than the way `present`, otherwise `present`.
 
     It is significantly faster if the 95 % interval of the differences within rounds is below 0.
 
     Args:
         samples_us: times in microseconds, shape (rounds, ways).
-        present: number of the present way.
+        present: number of the way that is in use now.
     """
     more_us = samples_us - samples_us[:, [present]]
     best = int(np.argmin(np.median(more_us, axis=0)))
@@ -224,9 +224,9 @@ def _relative_difference(expected: np.ndarray, found: np.ndarray) -> float:
 
 
 def warm_up(run: Callable[[], object]) -> None:
-    """Run at least once, and repeatedly until the spinning threads of another runtime are asleep (2 ms).
+    """Call `run` at least once, and again until the spinning threads of another runtime are asleep (2 ms).
 
-    A model that takes microseconds would take a sixth longer directly after another runtime.
+    Directly after another runtime, a model that takes microseconds would take a sixth longer.
     """
     end = time.perf_counter_ns() + _WARM_UP_NS
     run()

@@ -31,8 +31,8 @@ def cut_by_rows(operator: Operator, loops: Sequence[int]) -> tuple[tuple[int, in
 
     Returns:
         For each loop a pair (parts, rows): the loop is cut into `parts` parts, which together make up `rows` rows;
-        (0, 0) for a loop that is cut into blocks. Empty if all loops are cut into blocks, because the operator reads
-        more weights than activations, or because its loops cannot be cut by rows.
+        (0, 0) for a loop that is cut into blocks. Empty if all loops are cut into blocks: the operator reads more
+        weights than activations, or its loops cannot be cut by rows.
     """
     if not operator.inputs or sum(map(size_bytes, operator.params)) > sum(map(size_bytes, operator.inputs)):
         return ()

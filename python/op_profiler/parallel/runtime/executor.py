@@ -16,7 +16,7 @@ Inputs = Sequence[dict[str, np.ndarray]]
 class Executor(Protocol):
     """Models that are loaded to be run by a plan.
 
-    An executor is a context manager that one thread uses; its end frees all resources.
+    An executor is a context manager for use by one thread; at its end, it frees all resources.
     """
 
     def __enter__(self) -> Executor: ...

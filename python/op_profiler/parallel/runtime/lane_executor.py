@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class PlanExecutor(contextlib.AbstractContextManager["PlanExecutor"]):
     """Models that are loaded to be run by a plan on cores; an `Executor`.
 
-    Use it as a context manager from one thread; its end stops all lanes.
+    Use it as a context manager from one thread; at its end, it stops all lanes.
 
     Args:
         graph: graph of `compiled`.
@@ -130,7 +130,7 @@ def on_lanes(compiled: CompiledModel, folder: Path) -> CompiledModel:
         folder: folder for the library; it may be deleted afterwards.
 
     Raises:
-        MeasureError: no C compiler is installed, or it fails.
+        MeasureError: no C compiler is installed, or compiling fails.
     """
     path = folder / f"{uuid.uuid4().hex}.so"  # for a path that was loaded before, the old library would be returned
     exported = compiler_in_use().export(compiled, path)

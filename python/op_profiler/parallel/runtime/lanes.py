@@ -54,7 +54,7 @@ class LaneStep:
 
 
 class Lanes(contextlib.AbstractContextManager["Lanes"]):
-    """Threads (lanes) that run their steps side by side; a context manager, whose end stops the threads.
+    """Threads (lanes) that run their steps side by side. As a context manager, it stops the threads at its end.
 
     The calling thread is the first lane.
 
@@ -64,7 +64,7 @@ class Lanes(contextlib.AbstractContextManager["Lanes"]):
         signals: number of signals.
 
     Raises:
-        MeasureError: no C compiler is installed, or it fails; or the threads cannot be created (on entering the
+        MeasureError: no C compiler is installed, or compiling fails; or the threads cannot be created (on entering the
             context).
     """
 
@@ -194,7 +194,7 @@ def native_library() -> ctypes.CDLL:
     TVM must be loaded before.
 
     Raises:
-        MeasureError: no C compiler is installed, or it fails.
+        MeasureError: no C compiler is installed, or compiling fails.
     """
     flags = compiler_in_use().native_flags
     name = hashlib.sha256(_SOURCE.read_bytes() + " ".join([*compiler(), *flags]).encode()).hexdigest()[:16]

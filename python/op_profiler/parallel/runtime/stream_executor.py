@@ -196,7 +196,7 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
         return np.ones(len(self._launches), dtype=np.int64)
 
     def bound_to(self) -> dict[int, int | None]:
-        """Return every stream of the plan as bound to itself, because kernels stay on their stream."""
+        """Return the streams of the plan, each mapped to itself, because a kernel always runs on its planned stream."""
         return {stream: stream for stream in self._cores}
 
     def not_recorded(self) -> str | None:

@@ -33,7 +33,8 @@ class Chosen:
         predictor: the selected predictor.
         device: device that the predictor was opened for: that of the request, or one with included data for its target;
             None if the predictor was opened without a device.
-        wanted: dataset, device or predictor that the user named, or `CALIBRATION`; None if included data was selected.
+        wanted: dataset, device or predictor that the user named; `CALIBRATION` if this machine's calibration was
+            selected; None if included data was selected.
         target: target that models are lowered for.
         threads: requested thread counts; 0 on a GPU.
     """
@@ -71,7 +72,7 @@ class Chosen:
 
     @property
     def for_this_machine(self) -> bool:
-        """Whether measurements on this machine's processor can check the predictions."""
+        """Whether the predictions are for this machine's processor, so that measurements on it can check them."""
         device, kind = self.predictor.device, kind_of(self.predictor.device.target)
         here = self.wanted in (None, CALIBRATION) or of_this_machine(device)
         return here and kind.on_host and self.request.target in (None, kind.name)
@@ -163,7 +164,7 @@ def network_of(
 
 
 def of_each_regressor(chosen: Chosen, network: Network, note: Note) -> dict[str, NetworkPrediction]:
-    """Return the predictions of all methods that use only regressions, by the name of the method."""
+    """Return the predictions of a network by all methods that use only regressions, by the name of the method."""
     request, found = chosen.request, {}
     for choice, method in PREDICTORS.available():
         if method.only_regresses:

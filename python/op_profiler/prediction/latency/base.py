@@ -64,7 +64,7 @@ class Base:
     def columns(self, query: Query, device: int = _OWN) -> np.ndarray:
         """Return the columns of entries that all have known loops, float32, shape (entries, columns).
 
-        They are those of `plain_columns`, the columns of the loops, and the logarithms of the two times of
+        These are the columns of `plain_columns`, the columns of the loops, and the logarithms of the two times of
         `KernelModel.times_us`, each divided by the roofline bound.
 
         Args:
@@ -155,7 +155,7 @@ class TrainingSet:
 
 
 def trained(method: Method, seed: int, sets: Sequence[TrainingSet], *, plain: bool = True) -> list[Regressor]:
-    """Train regressions: first those without loop columns, then, if the kernel model was fitted, as many with them.
+    """Train regressions without loop columns and, if the kernel model was fitted, as many with loop columns.
 
     The regressions learn the difference between the measured times and the analytic models of a device. Much of this
     difference is the same on all processors, so measurements on other processors help; a column identifies the device

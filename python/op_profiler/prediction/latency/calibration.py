@@ -53,7 +53,7 @@ def note_calibration(target: str, db: str, device: str) -> Path:
     """Store the dataset and the device for predictions for a target on this machine; return the path of the file.
 
     Args:
-        db: SQLAlchemy URL; with an absolute path if it is a file.
+        db: SQLAlchemy URL; the path of a file must be absolute.
         device: key of the device.
 
     Raises:
@@ -166,7 +166,7 @@ def device_sentence(device: DeviceName, user_source: str | None, target: str | N
     """Return one sentence about the device of predicted times, and how to get times of the user's machine.
 
     Args:
-        user_source: dataset, predictor or calibration that the user named; its device is then what the user wants.
+        user_source: dataset, predictor or calibration that the user named; the user then wants the times of its device.
         target: target of the wanted times; None for this processor.
     """
     there = f"{device.processor} ({device.target})"

@@ -53,7 +53,7 @@ def predict_each(
     """Predict every model on every device; a model that cannot be read or lowered is yielded with its error.
 
     Args:
-        request: options of the predictions; its model and device are replaced.
+        request: options of the predictions; its model and device are replaced by those of `models` and `devices`.
         models: the models.
         devices: values of `PredictRequest.device`; None for the default device.
         note: called with the name of each model before its predictions.

@@ -126,11 +126,11 @@ def coverage(checks: Sequence[Check]) -> list[HeldChecks]:
 
 
 def widening(checks: Sequence[Check], predictor: str, threads: int) -> float:
-    """Return the factor that widens a predictor's intervals at a thread count; 1 if enough intervals hold, or if fewer
-    than `FEWEST` operators were checked.
+    """Return the factor that widens a predictor's intervals at a thread count; 1 if enough intervals contain the
+    measured time, or if fewer than `FEWEST` operators were checked.
 
-    Only the last check of each operator is used. If significantly fewer than 90 % of the intervals hold (one-sided
-    binomial test), the factor is the conformal quantile of the scores.
+    Only the last check of each operator is used. If significantly fewer than 90 % of the intervals contain the measured
+    time (one-sided binomial test), the factor is the conformal quantile of the scores.
     """
     mine = [one for one in checks if (one.predictor, one.threads, one.kind) == (predictor, threads, "operator")]
     scores = np.array(list({one.key: one.score for one in mine if one.score is not None}.values()))

@@ -92,8 +92,8 @@ class Correction:
     def of_held_out(
         cls, query: Query, rest: np.ndarray, weight: np.ndarray, kernels: KernelModel | LaunchModel
     ) -> tuple[Correction, np.ndarray]:
-        """Fit the correction to the held-out errors of a device's own predictor, trained on few measurements and other
-        devices.
+        """Fit the correction to the held-out errors of a device's own predictor, which was trained on few measurements
+        of the device and on measurements of other devices.
 
         Args:
             query: measurements whose loops are known.
@@ -110,7 +110,8 @@ class Correction:
         return cls(1.0, part, None, spreads), left
 
     def seen(self, query: Query) -> Query:
-        """Return the operators described with the vector length of the other device, as its predictor expects them."""
+        """Return the operators described with the vector length of the other device, as that device's predictor expects
+        them."""
         return self.seen_in(self.ratio, query)
 
     @staticmethod
@@ -151,8 +152,8 @@ def spreads_of(loops: np.ndarray) -> np.ndarray:
 
 
 def looped_places(query: Query, kernels: KernelModel | LaunchModel, spreads: np.ndarray) -> list[np.ndarray]:
-    """Return the coordinates of operators for each kernel of the Gaussian process: shares of the modelled time, and
-    loops.
+    """Return the coordinates of operators for each covariance kernel of the Gaussian process: shares of the modelled
+    time, and loops.
 
     In the coordinates by loops, two operators have the distance 1 if their loop columns differ by one standard
     deviation in the root mean square.

@@ -26,12 +26,13 @@ class Coverage:
     """Numbers of measured operators by word.
 
     The words of an operator are its ops, its dtypes, and the attributes of its anchor (`Query.op_sets`, `Query.forms`).
+
     Attributes:
         own: number of distinct operators that were measured on the device itself, by word.
         taught: number of distinct operators that regressions were trained on, of this device and of others, by word.
         sizes: least and largest logarithm of FLOPs and of bytes of inputs, weights and outputs, shape (2, 4), by
             anchor.
-        least: a word is rare if `own` has a smaller number for it.
+        least: a word is rare if its number in `own` is smaller than this one.
         mainly: number of distinct own operators by the cost that takes half of their time (`KernelModel.main_costs`);
             empty on GPUs, and if too few loops are known.
         networks: number of distinct own operators of networks, by word; empty if no network was measured.

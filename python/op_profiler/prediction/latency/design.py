@@ -35,7 +35,7 @@ def most_informative(
     """Return the indices of `count` candidates, the most informative first.
 
     Args:
-        candidates, wanted: operators to select from, and operators to predict; their loops are known, at one thread.
+        candidates, wanted: operators to select from, and operators to predict; all at one thread, with known loops.
         weight: importance of each operator of `wanted`, shape (wanted,).
         kernels: kernel model of any processor, which gives the work that kernels spend their time on.
     """

@@ -71,8 +71,11 @@ def cpu_of(target: str) -> str | None:
 
 
 def measure_with(compiler: str, options: str = "") -> str:
-    """Return the command that measures operators of a compiler: ``sample`` for the default compiler, otherwise
-    ``collect``, because only operators of the default compiler can be sampled."""
+    """Return the command that measures operators of a compiler, with the text `options` at its end.
+
+    The command is ``sample`` for the default compiler, otherwise ``collect``, because only operators of the default
+    compiler can be sampled.
+    """
     if compiler == DEFAULT_COMPILER:
         return f"op-profiler sample --count 500{options}"
     return f"op-profiler collect --compiler {compiler} --modelname ...{options}"

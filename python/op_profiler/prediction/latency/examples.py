@@ -94,7 +94,7 @@ class Examples:
         return len(self.latency_us)
 
     def where(self, mask: np.ndarray) -> Examples:
-        """Return the entries of a mask; operators, devices and models are not changed."""
+        """Return the entries that a mask selects; operators, devices and models are not changed."""
         names = ["operator", "threads", "latency_us", "half_width", "steady_us", "device", "model", "occurrences"]
         names += ["traffic_bytes", "working_set_bytes", "reference_us", "reference_bytes", "whole_model_us"]
         return dataclasses.replace(self, **{name: getattr(self, name)[mask] for name in names})
@@ -187,7 +187,7 @@ def examples_of(rows: Iterable[Mapping[str, Any]]) -> Examples:
     operators outside of models, because the caches are in another state there than in a network. Of sweeps, only rows
     with the default settings of the machine are used, and one core set for each model and thread count. If there are
     more than `MOST_ROWS` rows, a random subset of the models is used. If a model computes with denormal numbers in one
-    run, its rows of all runs are excluded, because earlier versions did not record this.
+    run, its rows of all runs are excluded, because earlier versions did not record denormal numbers.
     """
     left_out: dict[str, int] = {}
     denormal: set[str] = set()

@@ -32,7 +32,8 @@ class GaussianProcess:
     Attributes:
         places: coordinates of the training rows for each kernel, of shapes (rows, dimensions); rows at a distance of
             one are similar.
-        variances: variance of each kernel; `noise`: variance of each row.
+        variances: variance of each kernel.
+        noise: variance of the noise of each row.
         coefficients: coefficient of each row.
     """
 
@@ -43,7 +44,7 @@ class GaussianProcess:
 
     @classmethod
     def fit(cls, places: Sequence[np.ndarray], target: np.ndarray, weight: np.ndarray) -> GaussianProcess:
-        """Fit to rows with an expected mean of zero.
+        """Fit the process to rows whose targets have an expected mean of zero.
 
         Args:
             places: coordinates for each kernel, shape (rows, dimensions).

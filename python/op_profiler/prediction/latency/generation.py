@@ -23,14 +23,14 @@ from op_profiler.prediction.latency.request import PredictRequest
 
 @dataclasses.dataclass(frozen=True)
 class Generation:
-    """A prompt and the tokens after it, as networks.
+    """The networks that process a prompt and generate the tokens after it.
 
     Attributes:
         name: name of the model.
         sequences: number of sequences that are generated at once, each from its own prompt.
         prefill, decode: number of tokens of each prompt, and number of tokens that are generated after it.
         prompt: the step that processes the prompts; its output is the first token.
-        steps: steps of one token, by the number of tokens before it; empty without `decode`.
+        steps: steps of one token, by the number of tokens before it; empty if `decode` is 0.
     """
 
     name: str
@@ -174,7 +174,7 @@ def generation_of(chosen: Chosen, request: PredictRequest, note: Callable[[str],
     """Return the lowered steps of a request with ``--prefill``.
 
     Raises:
-        OpProfilerError: as `network_of`.
+        OpProfilerError: for the same reasons as `network_of`.
     """
     prefill, decode = request.prefill or 1, request.decode or 0
 

@@ -65,7 +65,7 @@ DESCRIPTIONS = {
 
 
 def fits_of(examples: Examples, split: str, seed: int = 0) -> int:
-    """Return the number of fits in one call of `evaluate`; raises the errors of `evaluate` for an invalid split."""
+    """Return the number of fits in one call of `evaluate`; raise the same errors as `evaluate` for an invalid split."""
     if split == "model":
         return len(family_groups(at_reference_state(examples)))
     held_out(examples, split, seed)
@@ -79,7 +79,7 @@ def evaluate(
     ``model``, one for any other split.
 
     Args:
-        announce: called before each fit with the split, the predictor and the part.
+        announce: called before each fit with a text that names the split, the predictor and the part.
 
     Raises:
         UnknownNameError: there is no such split or predictor.

@@ -34,7 +34,7 @@ NOT_HELD = -1
 
 @dataclasses.dataclass(frozen=True)
 class HeldOutErrors:
-    """Errors of estimates for models that nothing was fitted to, one per entry of a query.
+    """Errors of estimates for held-out models, one per entry of a query.
 
     Attributes:
         by_source: log(estimate over measured) by source; NaN where the source has no estimate.
@@ -215,7 +215,7 @@ def fastest(above_least: np.ndarray) -> float:
 
 
 def conformal_quantile(scores: np.ndarray, coverage: float = COVERAGE) -> float:
-    """Return the least score that covers the share `coverage` of new ones.
+    """Return the least score such that the share `coverage` of new scores is expected to be at most as large.
 
     This is the ceil((n + 1) coverage)-th smallest score, or the largest one if there are too few.
     """

@@ -67,7 +67,7 @@ class KernelModel:
     """Model of kernels on one processor.
 
     Attributes:
-        threads: thread counts, rising.
+        threads: thread counts, in ascending order.
         log_costs: logarithms of the costs in microseconds: of one unit of each term in `TERMS`, of a byte of each
             traffic in `MOVED`, of a call, of the additional time of a call whose code is in no cache, and of a loop
             that is split over threads; shape (thread counts, len(TERMS) + len(MOVED) + 3).
@@ -85,8 +85,8 @@ class KernelModel:
         """Fit the costs to measured kernels, one per entry of `query`; kernels with unknown loops are ignored.
 
         Args:
-            like: models of other devices with weights; a cost that the kernels do not determine is taken from these
-                models.
+            like: kernel models of other devices, each with its weight; a cost that the measured kernels do not
+                determine is taken from these models.
         """
         used = _threads_used(query)
         counts, of_all, of_kinds = np.unique(used), [], []

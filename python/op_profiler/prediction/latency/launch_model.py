@@ -54,7 +54,7 @@ class LaunchModel:
     """Model of kernels on one GPU.
 
     Attributes:
-        multiprocessors: number of multiprocessors of the GPU; an array without axes.
+        multiprocessors: number of multiprocessors of the GPU, an array of shape ().
         log_costs: logarithm of the microseconds of one unit of each term in `COSTS`, shape (len(COSTS),).
         log_costs_of_kinds: logarithms of the costs for kernels of each kind, shape (len(KINDS), len(COSTS)).
     """
@@ -68,7 +68,7 @@ class LaunchModel:
 
     @classmethod
     def fit(cls, query: Query, latency_us: np.ndarray, weight: np.ndarray, multiprocessors: int) -> LaunchModel:
-        """Fit to measured kernels, one per entry of `query`; those without known loops are left out."""
+        """Fit the costs to measured kernels, one per entry of `query`; kernels with unknown loops are ignored."""
         known = query.has_loops
         asked, times_us, counts = query.take(known), latency_us[known], weight[known]
         amounts = _amounts(asked, multiprocessors)

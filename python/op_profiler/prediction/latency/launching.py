@@ -44,7 +44,7 @@ class Launching:
 
     @classmethod
     def of(cls, examples: Examples) -> Launching | None:
-        """Fit to the networks of `examples` with a time of the whole model.
+        """Fit the overheads to the networks of `examples` whose whole-model time is known.
 
         Logarithms are fitted by least squares, starting from the values of an H100.
 

@@ -70,7 +70,7 @@ class LoweredModel:
     layers: tuple[tuple[str, ...], ...] | None = None
 
     def network(self) -> Network:
-        """Return the model in the form that predictors take."""
+        """Return the model as a `Network`, the form that predictors need."""
         return Network.of(self.name, self.operators, self.layers)
 
 
@@ -150,9 +150,9 @@ class LoweringProcess(contextlib.AbstractContextManager["LoweringProcess"]):
     """A process that lowers one model after the other. As a context manager, it ends the process.
 
     Args:
-        of_many: whether it lowers many models: it then also reads the loops of their operators, does not track layers
-            (which takes up to half as long as lowering), and compares the outputs only of models with a kind of node
-            that no earlier model has.
+        of_many: whether the process lowers many models. If so, it also reads the loops of the models' operators, does
+            not track layers (which takes up to half as long as lowering), and compares the outputs only of models with
+            a kind of node that no earlier model has.
 
     Attributes:
         has_died: whether a model crashed the compiler; the process then lowers no more models.

@@ -21,8 +21,8 @@ class Method:
         looks_up: whether to return the time of an operator that was measured in a network.
         corrects_samples: whether to return the time of an operator that was measured in a batch of sampled operators,
             changed by the difference between network and batch that the regressions estimate.
-        interpolates: where to interpolate between operators of one family: nowhere, in families in which this was more
-            accurate than regression on held-out operators, or wherever there are neighbours.
+        interpolates: where to interpolate between operators of one family: nowhere; in families in which interpolation
+            was more accurate than regression on held-out operators; or wherever there are neighbours.
         regressors: creates the regressions from a seed, not trained yet. If there are several, their estimates are
             averaged.
         regressor_types: classes of the regressions, to read regressions from files; empty without regression.

@@ -16,13 +16,13 @@ from op_profiler.operators.kinds.plain import point_of
 from op_profiler.operators.kinds.point import Point
 
 EVERY = "[*]"
-"""Suffix of ``package.module:name`` that stands for every entry of a list."""
+"""Suffix of ``package.module:name`` that selects every model of the list ``name``."""
 _KEYS = ("model", "label", "batch_size", "sequence_length", "input_shapes")
 
 
 @dataclasses.dataclass(frozen=True)
 class ListedModel:
-    """A model of a list.
+    """One model of a list of models that the user gave.
 
     Attributes:
         label: name of the model in the list.

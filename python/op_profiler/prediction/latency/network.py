@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """A lowered model for predictions.
+    """The distinct operators of a lowered model with their numbers of calls, in the form that predictors need.
 
     Attributes:
         operators: distinct operators in the order of their first call.
         calls: number of calls of each operator.
         query: the operators at one thread, with the bytes that one run of the model reads and writes.
-        layers: by workload key, layers of the user's model in each call of the operator; without operators whose layers
-            are unknown.
+        layers: by workload key, layers of the user's model in each call of the operator; operators whose layers are
+            unknown are missing.
     """
 
     name: str

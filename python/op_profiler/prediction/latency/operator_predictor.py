@@ -75,7 +75,7 @@ class MeasuredTimes:
     """Look-up table by workload key, thread count and context: in a network, or in a batch of sampled operators.
 
     Attributes:
-        keys: sorted results of `mixed`; like all other attributes of shape (entries,).
+        keys: sorted results of `mixed`. All attributes have the shape (entries,).
         latency_us: median over the networks in which the operator was measured. For a sampled operator, the time in the
             batch with the median time, which the next three attributes describe.
         traffic_bytes, working_set_bytes, calls: context of the operator in that batch, as in `Query`.
@@ -91,13 +91,16 @@ class MeasuredTimes:
 
     @staticmethod
     def mixed(query: Query) -> np.ndarray:
-        """Return for each entry one number of workload key, thread count and context (Knuth's multiplicative hash)."""
+        """Return for each entry a hash of workload key, thread count and context (Knuth's multiplicative hash)."""
         counts = (2 * query.threads.astype(np.uint64) + query.network) * np.uint64(0x9E3779B97F4A7C15)
         mixed: np.ndarray = query.keys ^ counts
         return mixed
 
     def find(self, query: Query) -> tuple[np.ndarray, np.ndarray]:
-        """Return a mask of the entries that are in this table, and the index of each in it (meaningless for others)."""
+        """Return a mask of the entries of `query` that are in this table, and the index of each entry in this table.
+
+        The index of an entry that is not in this table has no meaning.
+        """
         wanted = self.mixed(query)
         at = np.minimum(np.searchsorted(self.keys, wanted), max(len(self.keys) - 1, 0))
         return (self.keys[at] == wanted) if len(self.keys) else np.zeros(len(query), dtype=bool), at

@@ -38,7 +38,7 @@ class Roofline:
     bound; `least_us` takes that into account.
 
     Attributes:
-        threads: thread counts, rising.
+        threads: thread counts, in ascending order.
         flops_per_us, bytes_per_us, functions_per_us, call_us: one entry per thread count; functions are evaluations of
             exp, erf, tanh and similar functions, which compilers do not vectorize well.
         cached_bytes_per_us: rate of the fastest operators of any size, mostly from caches, one entry per thread count.

@@ -34,7 +34,7 @@ _CHAIN_CYCLES = 4.0
 
 @dataclasses.dataclass(frozen=True)
 class CacheLevel:
-    """Properties of a cache that determine what stays in it; also of a TLB, whose lines are pages."""
+    """Properties of a cache, or of a TLB (whose lines are pages), that determine what stays in it."""
 
     size_bytes: int
     ways: int
@@ -49,14 +49,14 @@ LEVELS = {
     "past_2m": CacheLevel(2 << 20, 16, 2048),
     "past_32m": CacheLevel(32 << 20, 16, 32768),
 }
-"""Caches by the name of the traffic from behind them. The sizes are those of the processors with included data; the
-cost of each traffic on a device, which may have other caches, is fitted to its times."""
+"""Caches by the name of the traffic that misses them. The sizes are those of the processors with included data; the
+cost of each traffic on a device, which may have other caches, is fitted to the times measured there."""
 PAGES = {
     "past_64_pages": CacheLevel(64 * _PAGE_BYTES, 64, 1, _PAGE_BYTES),
     "past_2k_pages": CacheLevel(2048 * _PAGE_BYTES, 16, 128, _PAGE_BYTES),
 }
-"""Entries for addresses of pages (TLB). Steps of a page or more need another entry each; if the step is a power of two,
-all entries are in a few sets."""
+"""TLBs by the name of the accesses that miss them. Each step of a page or more needs another TLB entry; if the step is
+a power of two, all entries are in a few sets."""
 
 PARTS = ("parallel", "serial")
 """Parts of a kernel: loops that the thread pool runs, and the rest."""

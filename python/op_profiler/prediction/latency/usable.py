@@ -109,8 +109,8 @@ def keys_of_devices(*, noisy: bool = False) -> Select[tuple[str]]:
 def call_us(row: Mapping[str, Any]) -> float:
     """Return the call overhead that the median still contains, in microseconds.
 
-    In rows with `call_overhead_us`, it is already subtracted. In rows of earlier versions it is not; their details
-    contain the overhead of a call.
+    The result is 0 for rows with `call_overhead_us`, in which the overhead is already subtracted. In rows of earlier
+    versions, it is not subtracted; the details of these rows contain the overhead of a call.
     """
     if row["call_overhead_us"] is not None:
         return 0.0

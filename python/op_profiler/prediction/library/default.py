@@ -80,7 +80,10 @@ class DefaultPredictor:
         self._estimators: _Estimators | None = None
 
     def fit(self, table: Convolutions) -> None:
-        """Fit the estimate *shape*; weights and errors for a gap are computed when `predict` first needs them."""
+        """Fit the estimate *shape* (see the module).
+
+        Weights and errors for a gap are computed when `predict` first needs them.
+        """
         self._estimators = _Estimators(table, self._seed, parallel_units(table, TableRoofline.of(table)))
         self._calibrations = {}
 

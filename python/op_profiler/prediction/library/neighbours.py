@@ -52,7 +52,7 @@ class TableRoofline:
         return flops / self.flops_per_us, moved / self.bytes_per_us
 
     def latency_us(self, table: Convolutions) -> np.ndarray:
-        """Return the longer of the two times of `bounds_us` plus the start of a kernel, microseconds, shape
+        """Return the longer of the two times of `bounds_us`, plus the time to start a kernel, microseconds, shape
         (entries,)."""
         return np.maximum(*self.bounds_us(table)) + _OVERHEAD_US
 
@@ -89,8 +89,8 @@ def blocked_us(table: Convolutions, roofline: TableRoofline, units: int) -> np.n
     This is wave quantisation (NVIDIA, Matrix Multiplication Background, 2023).
 
     Returns:
-        Microseconds, shape (kernels, entries): first matrix products by the sizes of their blocks, then Winograd's
-        kernels.
+        Microseconds, shape (kernels, entries): first one row for each block size of matrix products, then rows for
+        Winograd's kernels.
     """
     _, batch, inputs, size, outputs, _, stride, _ = table.matrix.astype(np.float64).T
     side = np.ceil(size / stride)

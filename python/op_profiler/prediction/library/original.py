@@ -32,7 +32,10 @@ class OriginalPredictor:
         self._planes: dict[_Group, dict[int, dict[float, _Plane]]] = {}
 
     def fit(self, table: Convolutions) -> None:
-        """Store a plane over output channels and size for each group; sizes below 5 are left out."""
+        """Store a plane over output channels and size for each group of convolutions (see the module).
+
+        Sizes below 5 are left out.
+        """
         table = table.where(table.column("size") >= _SMALLEST_SIZE)
         names = ("depthwise", "stride", "fused", "kernel", "batch")
         keys = np.column_stack([*(table.column(name) for name in names), table.ratio * 100]).round().astype(np.int64)

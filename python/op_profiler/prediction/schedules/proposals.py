@@ -25,7 +25,7 @@ class Proposal:
     """A schedule that a ranking expects to be fast.
 
     Attributes:
-        candidate: task and point of the schedule.
+        candidate: the schedule as a task and an index into the search space of the task.
         score: result of `RankingModel.predict`; lower is better.
     """
 
@@ -46,16 +46,17 @@ def propose(
 ) -> list[Proposal]:
     """Return `count` schedules of an anchor that the ranking expects to be the fastest, the best first.
 
-    The ranking scores random schedules, schedules similar to good ones of other operators, and neighbours of the best.
+    The ranking scores random schedules, schedules similar to `known`, and neighbours of the schedules with the best
+    scores.
 
     Args:
         anchor: the operator.
         tasks: one task for each template that can compute the anchor.
         model: the ranking.
         known: good schedules of other operators: template, knobs, and time divided by the best time of that operator.
-        count: number of schedules; fewer are returned if the tasks have fewer points.
+        count: number of schedules; fewer are returned if the search spaces of the tasks contain fewer.
         threads: thread count of the kernels.
-        seed: seed of random points.
+        seed: seed of the random schedules.
     """
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002 - tasks draw from the global generators
@@ -115,7 +116,7 @@ def good_schedules(
         data: the trials.
 
     Returns:
-        template, knobs, and time divided by the best time of the group, for each trial.
+        template, knobs, and time divided by the best time of the group, for each of these trials.
     """
     best = best_of_groups(data)
     return [

@@ -216,10 +216,11 @@ class RankingScore:
 
     Attributes:
         operators, trials: numbers of held-out operators and trials.
-        pairwise: share of the pairs of schedules in the right order, among pairs of one operator whose times differ by
-            more than 5 %; NaN if there are no such pairs.
-        top: by k, the best time among the k schedules that are ranked first, divided by the best time of all schedules:
-            geometric mean over operators. The ratio of an operator is at most 20, also if all k schedules failed.
+        pairwise: share of pairs of schedules that the ranking puts in the right order, among pairs of one operator
+            whose times differ by more than 5 %; NaN if there are no such pairs.
+        top: for each k, the best time among the k schedules that are ranked first, divided by the best time of all
+            schedules; the value is the geometric mean of this ratio over operators. The ratio of an operator counts as
+            at most 20, also if all k schedules failed.
     """
 
     operators: int

@@ -50,7 +50,7 @@ class Suggestion:
         conditions: thread count and cache state for which the schedule was found; None if a record does not contain
             them.
         verified_us: time that the query measured; None if the query did not measure the schedule.
-        error: reason why the measurement of the query failed; None if it did not fail or was not made.
+        error: reason why the query could not measure the schedule; None if it could, or did not try.
     """
 
     schedule: Schedule
@@ -81,7 +81,7 @@ class Answer:
 
 
 class ScheduleQuery:
-    """A query for schedules of any number of operators, from one set of trials.
+    """Suggests schedules for any number of operators, from one set of trials.
 
     Args:
         rows: rows of the flat table, origin ``trial``; the ranking is fitted to the trials of all devices.
@@ -125,14 +125,14 @@ class ScheduleQuery:
         return self._model
 
     def answer(self, anchor: Operator, count: int, runner: Runner | None = None, verify: int = 0) -> Answer:
-        """Return the best known schedule of an anchor if nothing is to be verified, otherwise predicted schedules.
+        """Return the best known schedule of an anchor if there is one and `verify` is 0, otherwise predicted schedules.
 
         Args:
             anchor: the operator.
             count: number of predicted schedules.
             runner: measures the first `verify` predicted schedules, alternately with the best known schedule. The
                 measured schedules come first in the answer, the fastest first. None: nothing is measured.
-            verify: number of predicted schedules to measure; if it is 0, a known schedule is the whole answer.
+            verify: number of predicted schedules to measure.
         """
         tasks = [compiler_in_use().task(spec, self._target) for spec in compiler_in_use().own_tasks(anchor)]
         if not tasks:
@@ -205,7 +205,7 @@ def _verified(suggestion: Suggestion, result: TrialResult) -> Suggestion:
 
 
 def load_trials(db: str | None, shipped: Path | None, warn: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Return the trials of a dataset, and the included trials.
+    """Return the trials of a dataset, and the trials that the package includes.
 
     If there are more than `MOST_TRIALS`, some are drawn at random. The best trial of each operator on a device, at a
     thread count and cache state, is always included, because other trials are compared with it and a query for this
@@ -255,7 +255,7 @@ def _trials(db: str | None, shipped: Path | None) -> Iterator[dict[str, Any]]:
 
 
 def anchor_of_key(dataset: Dataset, key: str) -> Operator | None:
-    """Return the anchor with a key, or the anchor of the operator with this key; None if the dataset has no such key.
+    """Return the anchor whose key is `key`, or the anchor of the operator whose key is `key`; None if neither exists.
 
     A dataset contains only the anchors of searches; other anchors are derived from the operators that contain them.
 

@@ -30,7 +30,7 @@ _INTERVAL = (0.05, 0.95)
 
 @dataclasses.dataclass(frozen=True)
 class TunedTime:
-    """A predicted time after a search, microseconds, with a 90 % interval."""
+    """Predicted time of an operator after a search for its best schedule, microseconds, with a 90 % interval."""
 
     us: float
     low_us: float
@@ -79,7 +79,10 @@ class TuningGain:
     def predict(
         self, operator: Mapping[str, Any], cache: str, default_us: float, peak_flops_per_us: float
     ) -> TunedTime | None:
-        """Return the time after a search; None for an operator so small that the call overhead is most of its time.
+        """Return the predicted time of an operator after a search.
+
+        The result is None if the operator has far fewer FLOPs than every known search; its time is then mostly call
+        overhead.
 
         Args:
             operator: an anchor, as a mapping with the field names of `op_profiler.operators.operator.Operator`.
@@ -110,7 +113,7 @@ class TuningGain:
 
 
 def searches(rows: Iterable[Mapping[str, Any]]) -> list[SearchedAnchor]:
-    """Return the searches in rows of the flat table, except searches in which the default schedule was not timed."""
+    """Return the searched anchors in rows of the flat table, except those whose default schedule was not timed."""
     groups: dict[str, tuple[Mapping[str, Any], _Least, _Least]] = {}
     for row in rows:
         if math.isfinite(time_of(row)) and row["flops"]:

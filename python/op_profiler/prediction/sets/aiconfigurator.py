@@ -35,10 +35,10 @@ _MS = 1e3  # microseconds
 
 
 def processors_of(text: str, name: str, units: int, cache_bytes: float) -> list[Processor]:
-    """Return one data sheet for each data type of `_BYTES`.
+    """Return the data sheet of a processor for each data type that the set contains.
 
     Args:
-        text: YAML file of a system, from which the peaks are read.
+        text: content of the YAML file of a system, from which the peaks are read.
         name: name of the system.
         units: number of multiprocessors.
         cache_bytes: size of the second-level cache.

@@ -35,7 +35,7 @@ _FARTHEST = 2.0  # mean distances of the left-out largest kernels up to which er
 
 
 class KernelProblem:
-    """Training rows and the methods of `METHODS`, each of which is fitted at its first use.
+    """Training rows with the methods of `METHODS`; each method is fitted to the rows at its first use.
 
     Args:
         train: kernels with a time.

@@ -26,7 +26,8 @@ class Published:
     Attributes:
         percent: the error in per cent, or the rank correlation, which is at most 1.
         measure: ``MAPE`` or ``median`` (of the absolute error), or ``Spearman`` (the rank correlation).
-        of: description of the split of the published error; empty if it is the split that the error is shown for.
+        of: description of the split on which the error was published; empty if this is the split of the result that the
+            error is shown next to.
     """
 
     percent: float
@@ -72,7 +73,7 @@ class Reading:
     skipped: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
 
     def timed(self, rows: Iterable[dict[str, str]], column: str) -> list[dict[str, str]]:
-        """Return the rows whose column is a positive number; count the others as skipped."""
+        """Return the rows whose value in `column` is a positive number; count the other rows as skipped."""
         kept = []
         for row in rows:
             if _positive(row.get(column)):

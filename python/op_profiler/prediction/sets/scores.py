@@ -27,7 +27,7 @@ class SetScore:
         trained, tested: numbers of rows.
         mape, median, within_10, bias, coverage_90: of this project's method, as in `Score`.
         spearman: rank correlation of this project's method, mean over the devices; None if the split has no ranks.
-        trees, factor: MAPE of plain gradient boosting, and of one factor on a simple model or on known devices.
+        trees, factor: MAPE of the methods ``trees`` and ``factor``, see `METHODS`.
         published: published error or rank correlation; None if none was published.
         seconds: duration of fitting and predicting in seconds, for all three methods together.
     """

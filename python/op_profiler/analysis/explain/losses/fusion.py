@@ -26,7 +26,7 @@ def losses(evidence: Evidence, of_instructions: Sequence[Loss]) -> list[Loss]:
             remove.
 
     Returns:
-        One `Loss` of cause ``layout`` or ``fusion``; empty for operators with any other op.
+        One `Loss` of cause ``layout`` or ``fusion``; empty for all other operators.
     """
     names = set(evidence.operator.op_names)
     if not names or not names <= _LAYOUTS | _ELEMENTWISE:

@@ -10,8 +10,8 @@ from op_profiler.analysis.explain.losses.memory import missing_us
 
 
 def losses(evidence: Evidence) -> list[Loss]:
-    """Return what an operator loses with several threads, compared with its time on one thread divided by the number of
-    threads; empty at one thread.
+    """Return the time that an operator loses with several threads, compared with its time on one thread divided by the
+    number of threads; empty at one thread.
 
     The losses are computed from hot times, so that losses to memory are not counted again.
     """

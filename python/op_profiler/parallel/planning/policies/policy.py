@@ -27,7 +27,7 @@ def packed(graph: KernelGraph, placed: Iterable[tuple[int, tuple[int, ...]]]) ->
     """Group placed operators into few stages, which keep the order of the operators on each core.
 
     Args:
-        placed: nodes in order, inputs before the nodes that read them; each with all cores that it uses.
+        placed: node and all cores that it uses, for each operator; a node comes after the nodes whose outputs it reads.
     """
     stages: list[dict[tuple[int, ...], list[Step]]] = [{}]
     owner: dict[int, tuple[int, ...]] = {}  # node of the last stage -> cores of its group

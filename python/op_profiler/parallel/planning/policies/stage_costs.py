@@ -30,7 +30,8 @@ class StageCosts:
     Attributes:
         widest: the largest thread count.
         splits: numbers of cores of the parts, for each way to split the cores into two or more parts.
-        times_us: returns the time of a set whose operators run one after the other, microseconds, by number of cores.
+        times_us: function that returns, by number of cores, the microseconds of a set whose operators run one after the
+            other.
     """
 
     widest: int
