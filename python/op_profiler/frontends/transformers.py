@@ -118,7 +118,7 @@ class TransformersFrontend(Frontend):
             return _lowered(model, inputs, request, notes)
         except torch_importer.UnfitInputsError:
             text = transformers_zoo.without_image(inputs)
-            if not text or any(name == "pixel_values" for name in request.input_names):
+            if not text or "pixel_values" in request.input_names:
                 raise
             return _lowered(model, text, request, (*notes, _NO_IMAGE))
 

@@ -82,8 +82,8 @@ def fuse(
     tvm = load_tvm()
     carried = Layers()
     marked = carried.marked(module) if layers else module
-    instruments = [_shortcuts(weights), carried.carrier()]
     names = _names_of_ops(module)
+    instruments = [_shortcuts(names, weights), carried.carrier()]
     left_out = [*_left_out(names), *_without_work(names)]
     settings = {"config": pass_config(), "disabled_pass": left_out, "instruments": instruments}
     with quiet(), tvm.transform.PassContext(opt_level=3, **settings):
@@ -91,10 +91,10 @@ def fuse(
     return extract(optimized, carried, weights)
 
 
-def _shortcuts(weights: Collection[str] = ()) -> Any:
-    from op_profiler.compilers.relay.shortcuts import shortcuts  # brings numpy, which a look-up does without
+def _shortcuts(names: Counter[str], weights: Collection[str] = ()) -> Any:
+    from op_profiler.compilers.relay import shortcuts  # brings numpy, which a look-up does without
 
-    return shortcuts(weights)
+    return shortcuts.shortcuts(weights, divides=any(names[name] for name in shortcuts.DIVISIONS))
 
 
 def _weights_of_heavy_ops(module: IRModule, params: Collection[str]) -> set[str]:
@@ -133,7 +133,7 @@ def compile_model(model: ImportedModel, target: Target, executor: str = "graph")
     module = layers.marked(rewritten(model.mod))
     names = _names_of_ops(module)
     left_out, idle = _left_out(names), _without_work(names)
-    instruments = [_shortcuts(), layers.carrier(), capture]
+    instruments = [_shortcuts(names), layers.carrier(), capture]
 
     def built(module: IRModule, **more: Any) -> Any:
         settings = {"config": config | more, "disabled_pass": [*left_out, *idle]}

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from op_profiler.compilers.relay.pass_config import pass_config
-from op_profiler.compilers.relay_rewriting import calls_in, rebuilt
+from op_profiler.compilers.relay_rewriting import rebuilt
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import Call, IRModule, Named, Node
 
@@ -31,7 +31,7 @@ _WHOLE_ARITHMETIC: dict[str, Callable[..., np.ndarray]] = {
     "floor_mod": np.mod,
 }
 """Integer operations."""
-_DIVISIONS = ("floor_divide", "floor_mod")
+DIVISIONS = ("floor_divide", "floor_mod")
 """Integer operations for which LLVM refuses TVM's kernels, because these declare vectors of quotients. `pass_config`
 has the repair, but TVM folds constants without it."""
 _VIEWS = frozenset({"expand_dims", "squeeze", "reshape"})
@@ -50,7 +50,7 @@ class _Hidden:
     weights: dict[int, Node]
 
 
-def shortcuts(weights: Collection[str] = ()) -> Any:
+def shortcuts(weights: Collection[str] = (), *, divides: bool = False) -> Any:
     """Return a pass instrument that prepares modules for the passes `FoldConstant` and `SimplifyExpr`, so that they are
     faster, and reverts the changes afterwards.
 
@@ -58,6 +58,7 @@ def shortcuts(weights: Collection[str] = ()) -> Any:
 
     Args:
         weights: names of variables of ``main`` that stand for weights.
+        divides: whether the module has operations of `DIVISIONS`.
     """
     tvm = load_tvm()
 
@@ -73,7 +74,7 @@ def shortcuts(weights: Collection[str] = ()) -> Any:
 
         def run_before_pass(self, module: IRModule, info: Named) -> None:
             if info.name == "FoldConstant":
-                _update(module, rebuilt(module, _fold_all if _has_divisions(module) else _fold))
+                _update(module, rebuilt(module, _fold_all if divides else _fold))
             elif info.name.startswith("SimplifyExpr"):
                 body = rebuilt(module, lambda call, arguments: _hide(call, arguments, self.hidden, weights))
                 _update(module, body, add=[one.variable for one in self.hidden.values()])
@@ -101,9 +102,7 @@ def _fold(call: Call, arguments: list[Node]) -> Node | None:
     if not arguments or not all(isinstance(argument, relay.Constant) for argument in arguments):
         return None
     made = call.checked_type
-    if not isinstance(made, relay.TensorType) or not all(
-        isinstance(size, load_tvm().tir.IntImm) for size in made.shape
-    ):
+    if not _is_static(made):
         return None
     constants: Sequence[Any] = arguments
     values = [constant.data.numpy() for constant in constants]
@@ -127,10 +126,6 @@ def _fold(call: Call, arguments: list[Node]) -> Node | None:
     return relay.const(np.asarray(found, order="C"), dtype)  # `ascontiguousarray` would give a scalar a dimension
 
 
-def _has_divisions(module: IRModule) -> bool:
-    return any(getattr(call.op, "name", "") in _DIVISIONS for call in calls_in(module["main"]))
-
-
 def _fold_all(call: Call, arguments: list[Node]) -> Node | None:
     """As `_fold`, also for integers that numpy does not compute: the pass would divide them in a kernel that LLVM
     refuses, and the divisions are not reached by `_fold` if their operands are not folded."""
@@ -138,8 +133,10 @@ def _fold_all(call: Call, arguments: list[Node]) -> Node | None:
     found = _fold(call, arguments)
     parts = [part for one in arguments for part in (one.fields if isinstance(one, relay.Tuple) else [one])]
     is_constant = bool(parts) and all(isinstance(part, relay.Constant) for part in parts)
-    if found is not None or not is_constant or not _is_static(call.checked_type, _WHOLE):
+    if found is not None or not is_constant or not _is_static(call.checked_type):
         return found
+    if str(call.checked_type.dtype) not in _WHOLE:
+        return None
     alone = load_tvm().IRModule.from_expr(relay.Call(call.op, arguments, call.attrs))
     with load_tvm().transform.PassContext(opt_level=0, config=pass_config()):
         library = relay.build(alone, target="llvm")
@@ -150,12 +147,10 @@ def _fold_all(call: Call, arguments: list[Node]) -> Node | None:
     return relay.const(run.get_output(0))
 
 
-def _is_static(kind: Node, dtypes: Collection[str]) -> bool:
-    """Return whether a type is that of a tensor of known size and of one of these number types."""
+def _is_static(kind: Any) -> bool:
+    """Return whether a type is that of a tensor whose size is known."""
     tvm = load_tvm()
-    if not isinstance(kind, tvm.relay.TensorType) or str(kind.dtype) not in dtypes:
-        return False
-    return all(isinstance(size, tvm.tir.IntImm) for size in kind.shape)
+    return isinstance(kind, tvm.relay.TensorType) and all(isinstance(size, tvm.tir.IntImm) for size in kind.shape)
 
 
 def in_layout(array: np.ndarray, source: str, target: str) -> np.ndarray | None:

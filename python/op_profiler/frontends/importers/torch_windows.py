@@ -28,7 +28,7 @@ def _convolution(inputs: Sequence[Any], types: Sequence[str]) -> Any:
     data, weight, bias, strides, padding, dilation, transposed, beyond, groups, *rest = inputs
     rank = len(shape_of(weight)) - 2
     special = transposed and (any(int(one) != 1 for one in dilation) or (rank == 3 and int(groups) > 1))
-    if rank == 3 and not transposed and _has_outputs_of_one_channel(weight, int(groups)):
+    if rank == 3 and not transposed and _multiplies_channels(weight, int(groups)):
         return _convolution_3d(data, weight, bias, strides, padding, dilation, int(groups))
     if not special:
         return tvm_converters().convolution(inputs, types)
@@ -47,8 +47,8 @@ def _convolution(inputs: Sequence[Any], types: Sequence[str]) -> Any:
     return _convolution(given, types)
 
 
-def _has_outputs_of_one_channel(weight: Any, groups: int) -> bool:
-    """Return whether each group has one input channel and several outputs."""
+def _multiplies_channels(weight: Any, groups: int) -> bool:
+    """Return whether each group has one input channel and several output channels."""
     outer, inner, *_ = sizes_of(weight)
     return groups > 1 and inner == 1 and outer != groups
 
