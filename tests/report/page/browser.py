@@ -16,7 +16,7 @@ DRAW_ALL = """async () => {
     document.documentElement.style.scrollBehavior = "auto";
     for (const section of document.querySelectorAll("main > section")) {
         section.scrollIntoView();
-        await new Promise((done) => setTimeout(done, 60));
+        do await new Promise(requestAnimationFrame); while (!section.hidden && !section.querySelector("[data-section] > *"));
     }
     scrollTo(0, 0);
 }"""
