@@ -16,7 +16,8 @@ DRAW_ALL = """async () => {
     document.documentElement.style.scrollBehavior = "auto";
     for (const section of document.querySelectorAll("main > section")) {
         section.scrollIntoView();
-        do await new Promise(requestAnimationFrame); while (!section.hidden && !section.querySelector("[data-section] > *"));
+        const drawn = () => section.hidden || section.querySelector("[data-section] > *");
+        do await new Promise(requestAnimationFrame); while (!drawn());
     }
     scrollTo(0, 0);
 }"""

@@ -32,6 +32,7 @@ export function flame(place, root, text, hintOf, open, shown = root) {
       encode: { x: [0, 1], y: 2 },
       data: bars.map(({ value, node: { name, itemStyle } }) => ({ value, name, itemStyle })),
       cursor: "pointer",
+      emphasis: { disabled: true }, // else a bar is drawn anew under the pointer, and a browser drops a click meanwhile
       renderItem({ dataIndex }, api) {
         const { node } = bars[dataIndex];
         const [x, y] = api.coord([api.value(0), api.value(2)]);
