@@ -23,7 +23,8 @@ from op_profiler.addresses import without_password
 from op_profiler.errors import EXIT_ENVIRONMENT, EXIT_MODEL, ModelError, OpProfilerError
 
 _PR_SET_PDEATHSIG = 1
-_COMMAND = "OP_PROFILER_COMMAND"
+COMMAND = "OP_PROFILER_COMMAND"
+"""Variable of child processes with the `public_command` for which they work."""
 _Task = TypeVar("_Task")
 
 
@@ -56,7 +57,7 @@ def public_command() -> str:
     Passwords are removed, because every user may read the text.
     """
     words = map(without_password, sys.argv[1:])
-    return os.environ.get(_COMMAND) or f"process {os.getpid()} ({shlex.join([Path(sys.argv[0]).name, *words])})"
+    return os.environ.get(COMMAND) or f"process {os.getpid()} ({shlex.join([Path(sys.argv[0]).name, *words])})"
 
 
 def _program(module: str) -> str:
@@ -95,7 +96,7 @@ class Child:
             stdout=log or subprocess.DEVNULL,
             stderr=subprocess.STDOUT if log else None,
             pass_fds=(write_end,),
-            env={**os.environ, "PYTHONPATH": path or python_path(), _COMMAND: public_command()},
+            env={**os.environ, "PYTHONPATH": path or python_path(), COMMAND: public_command()},
         )
         os.close(write_end)
         self._events = os.fdopen(read_end, "rb")

@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
+from op_profiler.child_processes import COMMAND, public_command
 from op_profiler.collection.sampling.run import SampleReport
 from op_profiler.collection.summary import ThreadReport
 from op_profiler.cores import available_cores, binding_order, parse_core_list
@@ -263,6 +264,19 @@ def test_what_keeps_the_processor_busy_is_named(spinning: int, monkeypatch: pyte
     share = re.search(rf"\(process {spinning}\) uses (\d+)% of a core", note)
     assert share is not None and 5 <= int(share[1]) <= 120
     assert f"process {os.getpid()})" not in note
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_process_of_the_same_command_is_no_background(
+    same: bool, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setattr(background, "_LEAST_SHARE", 0.3)  # other tests run meanwhile
+    if same:
+        monkeypatch.setenv(COMMAND, public_command())
+    spinning = request.getfixturevalue("spinning")
+    told: list[str] = []
+    background.report_background_load(available_cores(), told.append)
+    assert any(f"(process {spinning})" in note for note in told) == (not same)
 
 
 def test_nothing_is_said_of_a_quiet_processor(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from op_profiler.child_processes import COMMAND, public_command
 from op_profiler.measure.turns import compiling, measuring
 from op_profiler.targets.target import locks_of
 
 ROOT = Path(__file__).resolve().parents[2]
 HOLD = """
 import sys
+from op_profiler.child_processes import COMMAND, public_command
 from op_profiler.measure.turns import compiling, measuring
 say = lambda text: print(text, flush=True)
 with compiling(say) if "compile" in sys.argv else measuring(["processor"], say):
@@ -67,6 +69,19 @@ def test_the_second_waits_and_says_for_whom(holder: subprocess.Popen[str]) -> No
     assert second.poll() is None
     holder.send_signal(signal.SIGKILL)  # a dead process holds nothing
     assert second.stdout.read() == "mine\n" and second.wait() == 0
+
+
+def test_nothing_is_said_of_a_process_of_the_same_command(locks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(COMMAND, public_command())
+    first, ended = started("compile", stdin=subprocess.PIPE), started("compile", stdin=subprocess.PIPE)
+    for process in (first, ended):
+        assert process.stdout is not None and process.stdout.readline() == "mine\n"
+    end(ended)  # its entry in the lock's file goes with it
+    second = started()
+    with pytest.raises(subprocess.TimeoutExpired):
+        second.wait(1)
+    end(first)
+    assert second.communicate() == ("mine\n", None) and second.returncode == 0
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from op_profiler.child_processes import COMMAND, public_command
 from op_profiler.errors import MeasureError, OpProfilerError, UsageError
 from op_profiler.fleet import settings
 from op_profiler.fleet.kubernetes import kubernetes_cluster
@@ -181,6 +182,7 @@ def _own_cluster(name: str) -> DaskCluster | KubernetesCluster:
             security=Security.temporary(),  # other users of this machine reach its ports, too
             dashboard_address=None,
             worker_dashboard_address="127.0.0.1:0",
+            env={COMMAND: public_command()},
             **{name: value for name, value in worker_options(this_machine()).items() if name not in _OF_WORKERS},
         )
     if kind == "slurm" and rest:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 
 import psutil
 
+from op_profiler.child_processes import COMMAND, public_command
 from op_profiler.measure.load import MINIMUM_SECONDS, CoreMeter
 
 _SECONDS = 0.4
@@ -24,7 +25,8 @@ def report_background_load(cores: Collection[int], say: Callable[[str], None]) -
 
     Args:
         cores: numbers of the cores.
-        say: called with a message if the background load is high enough to disturb; otherwise not called.
+        say: called with a message if the background load is high enough to disturb; otherwise, and if only processes
+            of the same command use the processor, which never measure beside each other, not called.
     """
     meter = CoreMeter(cores)
     if not _disturbed(meter, MINIMUM_SECONDS):
@@ -35,7 +37,10 @@ def report_background_load(cores: Collection[int], say: Callable[[str], None]) -
     after = _seconds_of_processes()
     shares = {process: (after[process] - before[process]) / _SECONDS for process in before.keys() & after.keys()}
     busiest = sorted((one for one in shares if shares[one] >= _LEAST_SHARE), key=lambda one: -shares[one])
-    named = [f"{name} (process {number}) uses {shares[number, name]:.0%} of a core" for number, name in busiest]
+    others = [one for one in busiest if not _works_for_this_command(one[0])]
+    if busiest and not others:
+        return
+    named = [f"{name} (process {number}) uses {shares[number, name]:.0%} of a core" for number, name in others]
     who = ", ".join(named[:_MOST_NAMED]) or "no process that can be seen here, so another container or virtual machine"
     say(f"the processor is busy: {who}; disturbed times are measured again for a while, then marked")
 
@@ -44,6 +49,13 @@ def _disturbed(meter: CoreMeter, seconds: float) -> bool:
     time.sleep(seconds)
     load = meter.read()
     return load is not None and load.disturbs
+
+
+def _works_for_this_command(process: int) -> bool:
+    command, environment = public_command(), {}
+    with contextlib.suppress(psutil.Error):
+        environment = psutil.Process(process).environ()
+    return command.startswith(f"process {process} ") or environment.get(COMMAND) == command
 
 
 def _seconds_of_processes() -> dict[tuple[int, str], float]:

@@ -39,7 +39,8 @@ def measuring(names: Sequence[str], say: Callable[[str], None] | None = None) ->
 
     Args:
         names: names of locks, from `locks_of`.
-        say: called with a message that names the process that holds a lock; None: the message is printed on stderr.
+        say: called with a message that names the process that holds a lock, unless that process works for the same
+            command of the user; None: the message is printed on stderr.
     """
     with contextlib.ExitStack() as stack:
         for name in sorted(names):
@@ -62,12 +63,13 @@ def compiling(say: Callable[[str], None] | None = None) -> Iterator[None]:
     descriptor = _open(PROCESSOR)
     try:
         _wait(descriptor, PROCESSOR, fcntl.LOCK_SH, say or _print)
+        before = os.pread(descriptor, 4096, 0)
         holder = _write_holder(descriptor, "compiles")
         try:
             yield
         finally:
             if os.pread(descriptor, 4096, 0) == holder:  # else others report that they wait for this process
-                _write(descriptor, b"")
+                _write(descriptor, before if before.startswith(public_command().encode(errors="replace")) else b"")
     finally:
         os.close(descriptor)
 
@@ -121,7 +123,7 @@ def _wait(descriptor: int, name: str, lock: int, say: Callable[[str], None]) -> 
             return
         except BlockingIOError:
             holder = os.pread(descriptor, 4096, 0).decode(errors="replace") or "another process works"
-        if holder != reported:
+        if holder != reported and not holder.startswith(public_command()):
             reported = holder
             say(f"{WAITING}{holder} on this machine's {'processor' if name == PROCESSOR else name}")
         time.sleep(_ASK_AGAIN_SECONDS)
