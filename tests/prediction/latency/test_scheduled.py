@@ -96,7 +96,7 @@ def test_what_was_measured_by_the_rule_is_looked_up_for_the_rule_only(tmp_path: 
 
 def test_operators_of_a_device_without_the_rule_may_all_be_wrong_alike() -> None:
     operators = [described(Dense(64, width, 256)) for width in (64, 128, 256, 512)]
-    predictor = open_predictor(device="znver4")
+    predictor = open_predictor(device="model 207")
 
     def half_widths(of: list[Operator]) -> tuple[float, np.ndarray]:
         found = predict_network(predictor, Network.of("x", of))

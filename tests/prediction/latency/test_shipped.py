@@ -19,6 +19,7 @@ from op_profiler.prediction.latency.network import Network, predict_network
 from op_profiler.prediction.latency.open_predictor import open_predictor, shipped_processor
 from op_profiler.prediction.latency.operator_predictor import MEASURED, OperatorPredictor, query_of
 from op_profiler.prediction.latency.steady_times import at_reference_state
+from op_profiler.prediction.latency.usable import reason_against
 from op_profiler.schedules.records import slug
 from op_profiler.shipped import ShippedProcessor, nearest_processor, shipped_processors
 from op_profiler.targets.llvm.identity import processor_name
@@ -54,8 +55,10 @@ def test_the_dataset_is_as_large_as_its_card_says(examples: Examples) -> None:
 def test_powers_are_told_apart_by_their_exponents(examples: Examples) -> None:
     edges = {edge for one in examples.operators for edge in one.structure.split(";") if edge.startswith("power(")}
     scalars = {edge for edge in edges if "const:float32[]" in edge}
+    if not scalars:
+        pytest.skip("no operator of this processor computes a power")
     exponents = {float(edge.partition("=")[2].rstrip(")")) for edge in scalars}
-    assert exponents and len(exponents) <= len(scalars) and all(map(math.isfinite, exponents))
+    assert len(exponents) <= len(scalars) and all(map(math.isfinite, exponents))
 
 
 def test_all_is_of_the_processor_that_its_folder_names(ships: ShippedProcessor, examples: Examples) -> None:
@@ -163,8 +166,10 @@ def test_sweeps_count_once() -> None:
 
     file = shipped_processors()[0].operators
     assert file is not None
-    rows = [row for row in read_parquet(file, COLUMNS) if row["model_name"] == "mlp"]
+    of_mlp = [row for row in read_parquet(file, COLUMNS) if row["model_name"] == "mlp"]
+    rows = [row for row in of_mlp if reason_against(row) is None]
     once = examples_of(rows)
+    assert len(once) > 0
     other_cores = [row | {"core_set": [core + 7 for core in row["core_set"]]} for row in rows]
     governed = [row | {"governor": "powersave"} for row in rows]
     swept = examples_of([*other_cores, *rows, *governed])
@@ -172,4 +177,4 @@ def test_sweeps_count_once() -> None:
     assert swept.latency_us.tolist() == once.latency_us.tolist()
     assert swept.traffic_bytes.tolist() == once.traffic_bytes.tolist()
     assert swept.left_out["on other cores"] == len(once)
-    assert swept.left_out["of a sweep"] == len(once) + sum(once.left_out.values())
+    assert swept.left_out["of a sweep"] == len(once)
