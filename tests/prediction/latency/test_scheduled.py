@@ -103,7 +103,7 @@ def test_operators_of_a_device_without_the_rule_may_all_be_wrong_alike() -> None
         return found.high_us / found.total_us, found.operators.high_us / found.operators.latency_us
 
     (own, of_own), (ruled, of_ruled) = half_widths(operators), half_widths([by_rule(one) for one in operators])
-    assert own < of_own.min() and ruled > of_ruled.min()
+    assert own < np.median(of_own) and ruled > of_ruled.min()
 
 
 @pytest.mark.parametrize(
