@@ -18,7 +18,6 @@ from op_profiler.targets.target import locks_of
 ROOT = Path(__file__).resolve().parents[2]
 HOLD = """
 import sys
-from op_profiler.child_processes import COMMAND, public_command
 from op_profiler.measure.turns import compiling, measuring
 say = lambda text: print(text, flush=True)
 with compiling(say) if "compile" in sys.argv else measuring(["processor"], say):
