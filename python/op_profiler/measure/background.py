@@ -51,11 +51,17 @@ def _disturbed(meter: CoreMeter, seconds: float) -> bool:
     return load is not None and load.disturbs
 
 
-def _works_for_this_command(process: int) -> bool:
-    command, environment = public_command(), {}
+def _works_for_this_command(number: int) -> bool:
+    """Return whether a process works for the same command of the user: its environment names the command, or this
+    process is a worker of the command, and the other process is the command's or one of its children."""
+    command = public_command()
     with contextlib.suppress(psutil.Error):
-        environment = psutil.Process(process).environ()
-    return command.startswith(f"process {process} ") or environment.get(COMMAND) == command
+        process = psutil.Process(number)
+        if process.environ().get(COMMAND) == command:
+            return True
+        is_worker = not command.startswith(f"process {os.getpid()} ")
+        return is_worker and any(command.startswith(f"process {one.pid} ") for one in (process, *process.parents()))
+    return False
 
 
 def _seconds_of_processes() -> dict[tuple[int, str], float]:

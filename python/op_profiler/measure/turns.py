@@ -116,14 +116,17 @@ def _write(descriptor: int, text: bytes) -> None:
 
 
 def _wait(descriptor: int, name: str, lock: int, say: Callable[[str], None]) -> None:
-    reported = ""
+    reported, nameless = "", 0
     while True:
         try:
             fcntl.flock(descriptor, lock | fcntl.LOCK_NB)
             return
         except BlockingIOError:
-            holder = os.pread(descriptor, 4096, 0).decode(errors="replace") or "another process works"
-        if holder != reported and not holder.startswith(public_command()):
+            named = os.pread(descriptor, 4096, 0).decode(errors="replace")
+        nameless = 0 if named else nameless + 1
+        holder = named or "another process works"
+        has_named_itself = nameless != 1  # a process takes the lock first and then writes its name
+        if has_named_itself and holder != reported and not named.startswith(public_command()):
             reported = holder
             say(f"{WAITING}{holder} on this machine's {'processor' if name == PROCESSOR else name}")
         time.sleep(_ASK_AGAIN_SECONDS)
