@@ -3,7 +3,7 @@
     python benchmarks/rule.py     (two minutes)
 
 Compiles convolutions, transposed convolutions, products and functions of resnet-50, mobilenet_v2, efficientnet_b0,
-dcgan, vit_b_16 and bert, and products whose columns no vector divides. Builds with TVM's own schedules and with
+dcgan, shufflenet_v2, vit_b_16 and bert, and products, convolutions and rows whose sizes no vector divides. Builds with TVM's own schedules and with
 `--schedules rule` run in turns on one thread. Times contain the changes of layout at both ends of a convolution, which
 whole networks do not need.
 
@@ -37,6 +37,9 @@ _CONVOLUTIONS = {  # channels, image, output channels, kernel, stride, padding, 
     "1x1, 2048 to 512 channels, 7x7": (2048, 7, 512, 1, 1, 0, 1),
     "1x1, 144 to 24 channels, 56x56": (144, 56, 24, 1, 1, 0, 1),
     "1x1, 16 to 96 channels, 112x112": (16, 112, 96, 1, 1, 0, 1),
+    "3x3, 58 channels, 28x28": (58, 28, 58, 3, 1, 1, 1),
+    "1x1, 58 channels, 28x28": (58, 28, 58, 1, 1, 0, 1),
+    "1x1, 116 channels, 14x14": (116, 14, 116, 1, 1, 0, 1),
     "depthwise 3x3 stride 2, 96 channels, 112x112": (96, 112, 96, 3, 2, 1, 96),
     "depthwise 3x3, 144 channels, 56x56": (144, 56, 144, 3, 1, 1, 144),
     "depthwise 5x5, 240 channels, 28x28": (240, 28, 240, 5, 1, 2, 240),
@@ -54,7 +57,14 @@ _PRODUCTS = {  # batch (None: with a weight), rows, depth, columns
     "batched product, 12 x 197 x 64 x 197": (12, 197, 64, 197),
     "batched product, 12 x 128 x 128 x 64": (12, 128, 128, 64),
 }
-_FUNCTIONS = {"exp, 320,000 values": "exp", "erf, 320,000 values": "erf"}
+_FUNCTIONS = {
+    "exp, 320,000 values": ("exp", (1, 320_000)),
+    "erf, 320,000 values": ("erf", (1, 320_000)),
+    "negative, 1,024 rows of 100": ("negative", (1024, 100)),
+    "negative, 1,024 rows of 17": ("negative", (1024, 17)),
+    "sigmoid, 1,024 rows of 197": ("sigmoid", (1024, 197)),
+    "erf, 1,024 rows of 30": ("erf", (1024, 30)),
+}
 
 
 def operators() -> dict[str, tuple[Any, dict[str, tuple[int, ...]]]]:
@@ -77,8 +87,8 @@ def operators() -> dict[str, tuple[Any, dict[str, tuple[int, ...]]]]:
             found[text] = relay.nn.dense(x, relay.var("w", shape=(columns, depth))), {"w": (columns, depth)}
         else:
             found[text] = relay.nn.batch_matmul(x, relay.var("y", shape=(batch, columns, depth))), {}
-    for text, name in _FUNCTIONS.items():
-        found[text] = getattr(relay, name)(relay.var("x", shape=(1, 320_000))), {}
+    for text, (name, shape) in _FUNCTIONS.items():
+        found[text] = getattr(relay, name)(relay.var("x", shape=shape)), {}
     return found
 
 

@@ -70,7 +70,9 @@ def rebuilt(module: IRModule, replace: Replace) -> Node | None:
                 new[node.handle.value] = relay.expr.TupleWithFields(node, fields, None, None)
         elif isinstance(node, relay.TupleGetItem):
             (value,), changed = current([node.tuple_value])
-            if changed:
+            if changed and isinstance(value, relay.Tuple):
+                new[node.handle.value] = value.fields[node.index]
+            elif changed:
                 new[node.handle.value] = relay.expr.TupleGetItemWithFields(node, value, None, None, None)
         elif not isinstance(node, (relay.Var, relay.Constant, tvm.ir.Op)):
             return None

@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from op_profiler.compilers.relay import remainders, vector_math
 from op_profiler.compilers.relay.processor_defaults import config_of, may_choose, whole_vectors
 from op_profiler.compilers.relay.rewrites import rewriting
 from op_profiler.compilers.relay.templates import register_templates
-from op_profiler.compilers.relay.vector_math import vectorized
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.schedules.records import computation_of
 from op_profiler.schedules.usable_records import ruled
@@ -45,7 +45,8 @@ def applied(records: UsableRecords) -> Iterator[set[str]]:
     decoded = [autotvm.record.decode(record.to_json(version)) for record in records.chosen.values()]
     with contextlib.ExitStack() as stack:
         if records.by_rule:
-            stack.enter_context(vectorized())
+            stack.enter_context(vector_math.vectorized())
+            stack.enter_context(remainders.vectorized())
             stack.enter_context(whole_vectors())
         stack.enter_context(Noting(decoded))
         stack.enter_context(rewriting(asked, by_rule=records.by_rule))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from op_profiler.compilers.compiled_model import Occurrence
-from op_profiler.compilers.relay import vector_math
+from op_profiler.compilers.relay import remainders, vector_math
 from op_profiler.compilers.relay.extract import attributes
 from op_profiler.compilers.relay.knobs import factors_of, knob_values
 from op_profiler.compilers.relay.lower import quiet
@@ -20,6 +20,9 @@ from op_profiler.operators.cost import HEAVY
 from op_profiler.operators.describe import signature
 from op_profiler.operators.operator import TensorSpec
 from op_profiler.schedules.schedule import Origin, Schedule
+
+LOOPS_BY_RULE = (vector_math, remainders)
+"""What the rule changes in kernels that keep TVM's schedule."""
 
 
 @dataclasses.dataclass
@@ -63,7 +66,8 @@ class ChosenSchedules:
         """Return the schedule of an operator's anchor; TVM's injective schedule if the anchor has no other."""
         choice = self._choices.get(occurrence.anchor_signature)
         found = Schedule("injective") if choice is None else _schedule(choice)
-        ruled = self._by_rule and found.origin == "default" and vector_math.concerns([occurrence.operator])
+        changed = any(changed.concerns([occurrence.operator]) for changed in LOOPS_BY_RULE)
+        ruled = self._by_rule and found.origin == "default" and changed
         return dataclasses.replace(found, origin="rule") if ruled else found
 
     def tasks_of(self, occurrence: Occurrence) -> list[tuple[str, tuple[Any, ...]]]:

@@ -10,18 +10,22 @@ import functools
 import re
 from typing import Any
 
+from op_profiler.compilers.relay import remainders
 from op_profiler.compilers.tvm_build import load_tvm
 
 _SIGNED_VECTOR = re.compile(r"int\d+x\d+")
 
 
 def pass_config(*passes: tuple[int, Any]) -> dict[str, Any]:
-    """Return the configuration of TVM's passes, including the repair.
+    """Return the configuration of TVM's passes, including the repair and, inside their blocks, the `remainders`.
 
     Args:
         passes: further TIR passes, each with the number of the phase of lowering at whose end it runs.
     """
-    return {"relay.backend.use_auto_scheduler": False, "tir.add_lower_pass": [*passes, (3, _divisions())]}
+    return {
+        "relay.backend.use_auto_scheduler": False,
+        "tir.add_lower_pass": [*remainders.passes(), *passes, (3, _divisions())],
+    }
 
 
 def _divisions() -> Any:

@@ -22,11 +22,10 @@ from op_profiler.compilers.relay import (
     lower,
     outer_products,
     packed_layouts,
-    vector_math,
 )
 from op_profiler.compilers.relay.applied_records import applied
 from op_profiler.compilers.relay.calls import PackedCall, call_library, chain
-from op_profiler.compilers.relay.chosen import chosen_schedules, weigh_all
+from op_profiler.compilers.relay.chosen import LOOPS_BY_RULE, chosen_schedules, weigh_all
 from op_profiler.compilers.relay.control import open_control
 from op_profiler.compilers.relay.eight_bit_products import use_exact_products
 from op_profiler.compilers.relay.extract import describe
@@ -350,7 +349,6 @@ def _compile(
 
 
 def _all_lookups(asked: Collection[str], occurrences: Iterable[Occurrence], target: Target) -> frozenset[str]:
-    """Return the looked-up computations, and `vector_math.NAME` if a model has functions that the rule computes as
-    arithmetic."""
-    concerned = str(target.kind.name) == "llvm" and vector_math.concerns(o.operator for o in occurrences)
-    return frozenset({*asked, *([ruled(vector_math.NAME)] if concerned else [])})
+    """Return the looked-up computations, and the names of what the rule changes in the loops of this model."""
+    operators = [occurrence.operator for occurrence in occurrences] if str(target.kind.name) == "llvm" else []
+    return frozenset({*asked, *(ruled(changed.NAME) for changed in LOOPS_BY_RULE if changed.concerns(operators))})

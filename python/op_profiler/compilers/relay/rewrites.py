@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+from op_profiler.compilers.relay.more_channels import WithMoreChannels
 from op_profiler.compilers.relay.more_columns import with_more_columns
 from op_profiler.compilers.relay.phases import as_convolution
 from op_profiler.compilers.relay_rewriting import Replace, rebuilt, with_body
@@ -12,10 +13,12 @@ from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import Call, IRModule, Node
 from op_profiler.schedules.usable_records import ruled
 
-_REWRITES: dict[str, Replace] = {
-    "transposed convolutions": as_convolution,
-    "products of odd columns": with_more_columns,
+_REWRITES: dict[str, Callable[[], Replace]] = {
+    "transposed convolutions": lambda: as_convolution,
+    "products of odd columns": lambda: with_more_columns,
+    "convolutions of odd channels": WithMoreChannels,
 }
+"""For each rewrite, returns what replaces the calls of one module."""
 _active: list[tuple[set[str], bool]] = []
 
 
@@ -36,9 +39,10 @@ def rewritten(module: IRModule) -> IRModule:
         return module
     asked, by_rule = _active[-1]
     names: set[str] = set()
+    rewrites = {name: start() for name, start in _REWRITES.items()}
 
     def replacement(call: Call, arguments: list[Node]) -> Node | None:
-        for name, rewrite in _REWRITES.items():
+        for name, rewrite in rewrites.items():
             found = rewrite(call, arguments)
             if found is not None:
                 names.add(ruled(name))

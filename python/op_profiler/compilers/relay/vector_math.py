@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 NAME = "math"
 """Name of ``exp`` and ``erf`` among the decisions of the schedule rule."""
 _OPS = {"exp", "erf", "tanh", "sigmoid", "nn.softmax", "nn.log_softmax", "nn.fast_softmax"}
+_VECTORIZABLE = "TVectorizable"
 _LEVEL = 99  # above those of TVM's own lowerings
 _LOG2_E, _LN_2_HIGH, _LN_2_LOW = 1.44269504088896, 0.693359375, -2.12194440e-4
 _EXP = (1 / 5040, 1 / 720, 1 / 120, 1 / 24, 1 / 6, 0.5, 1.0, 1.0)
@@ -45,11 +46,16 @@ _active: list[bool] = []
 def vectorized() -> Iterator[None]:
     """Compile ``exp`` and ``erf`` of float32 as arithmetic for processors inside this block."""
     _register()
+    erf = load_tvm().ir.Op.get("tir.erf")
+    if not _active:
+        erf.set_attr(_VECTORIZABLE, True)  # TVM takes a vector apart for it otherwise
     _active.append(True)
     try:
         yield
     finally:
         _active.pop()
+        if not _active:
+            erf.reset_attr(_VECTORIZABLE)
 
 
 def concerns(operators: Iterable[Operator]) -> bool:
