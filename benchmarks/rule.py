@@ -3,9 +3,9 @@
     python benchmarks/rule.py     (two minutes)
 
 Compiles convolutions, transposed convolutions, products and functions of resnet-50, mobilenet_v2, efficientnet_b0,
-dcgan, shufflenet_v2, vit_b_16 and bert, and products, convolutions and rows whose sizes no vector divides. Builds with TVM's own schedules and with
-`--schedules rule` run in turns on one thread. Times contain the changes of layout at both ends of a convolution, which
-whole networks do not need.
+dcgan, shufflenet_v2, vit_b_16 and bert, and products, convolutions and rows whose sizes no vector divides. Builds with
+TVM's own schedules and with `--schedules rule` run in turns on one thread. Times contain the changes of layout at both
+ends of a convolution, which whole networks do not need.
 
 Goal: no operator is slower by more than 10 % by the rule.
 """
