@@ -34,12 +34,17 @@ BY_RULE = 1e6
 _MULTIPLICATION, _OF_WEIGHTS, _COPY = 3.0, 2.0, 16.0
 """Time of a multiplication, of a read of weights (the second matrix) and of a copied result, relative to a read of data
 (the first matrix). Fitted to 17 tiles of two products on an Intel family 6 model 167."""
-_WIDEST = 4
-"""Largest number of vectors in a row of a tile: products with 13 took 1.5 times as long as with 1."""
+_WIDEST, _WIDEST_OF_ONE_ROW = 4, 8
+"""Largest number of vectors in a row of a tile: products with 13 took 1.5 times as long as with 1. Products of one row
+wait for their own sums with fewer than 4 vectors (2.7 times as long with 1 as with 5); 8 and 2 to 6 are alike."""
 _SUMS_OF_CONVOLUTION = 16
 """Largest number of vectors in the tile of a convolution: LLVM spills 28, which took up to 1.7 times as long."""
 _UNROLLED = 4
 """Largest number of unrolled steps of a product's sum."""
+_SPILLING = ("znver4", "znver5")
+"""Processors (``-mcpu``) for which LLVM moves so many loads to the start of a long unrolled sum that it spills registers:
+a convolution with 256 unrolled multiplications took 1.1 to 1.7 times as long as with 16 (`benchmarks/rule.py`), and code
+for other processors was as fast on the same one either way (AMD EPYC family 25 model 17, LLVM 18, 2026-12-01)."""
 _REREADS = 3
 """Largest number of passes over an image before the image becomes the outer loop."""
 _ORDER_OF_SUM = (("ic.i", 1), ("ic.o", -1), ("kh", -1))
@@ -83,6 +88,8 @@ def _config(target: str, workload: tuple[Any, ...]) -> Any | None:
     if tile is None:
         return None
     knobs = knobs_of(space.nest, tile, _steps(workload))
+    if _is_window(space.nest) and on.attrs.get("mcpu") in _SPILLING:
+        knobs["unroll"] = 1
     index, step = 0, 1
     for name, known in space.space_map.items():
         values = [int(entity.val) for entity in known.entities]
@@ -188,7 +195,8 @@ def best_tile(nest: Nest, vectors: Vectors, *, copies: bool = False) -> Tile | N
             chosen = dict(zip(names, sizes))
             blocks = chosen.get("tile_oc" if window else "tile_x", 1)
             wide, rows = blocks * registers, prod(sizes) // blocks
-            fits = rows * wide <= most and (blocks == 1 or (wide <= _WIDEST and not depthwise))
+            widest = _WIDEST_OF_ONE_ROW if rows == 1 and not window else _WIDEST
+            fits = rows * wide <= most and (blocks == 1 or (wide <= widest and not depthwise))
             if fits and min(chosen.get("tile_oh", 1), chosen.get("tile_ow", 1)) == 1:
                 reads = _OF_WEIGHTS / rows + (1 if depthwise else 1 / wide)
                 yield Tile(chosen, rows, sums * (_MULTIPLICATION + reads + copy))
