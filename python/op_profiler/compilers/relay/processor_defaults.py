@@ -42,9 +42,9 @@ _SUMS_OF_CONVOLUTION = 16
 _UNROLLED = 4
 """Largest number of unrolled steps of a product's sum."""
 _SPILLING = ("znver4", "znver5")
-"""Processors (``-mcpu``) for which LLVM moves so many loads to the start of a long unrolled sum that it spills registers:
-a convolution with 256 unrolled multiplications took 1.1 to 1.7 times as long as with 16 (`benchmarks/rule.py`), and code
-for other processors was as fast on the same one either way (AMD EPYC family 25 model 17, LLVM 18, 2026-12-01)."""
+"""Processors (``-mcpu``) for which LLVM 22 moves so many loads to the start of a long unrolled sum that it spills
+registers: convolutions with 256 unrolled multiplications took 1.1 to 1.7 times as long as with 16 on AMD EPYC family 25
+model 17 (by hand, 2026-12-01), where code for other processors takes the same time either way."""
 _REREADS = 3
 """Largest number of passes over an image before the image becomes the outer loop."""
 _ORDER_OF_SUM = (("ic.i", 1), ("ic.o", -1), ("kh", -1))
@@ -89,7 +89,7 @@ def _config(target: str, workload: tuple[Any, ...]) -> Any | None:
         return None
     knobs = knobs_of(space.nest, tile, _steps(workload))
     if _is_window(space.nest) and on.attrs.get("mcpu") in _SPILLING:
-        knobs["unroll"] = 1
+        knobs = {**knobs, "unroll": 1}
     index, step = 0, 1
     for name, known in space.space_map.items():
         values = [int(entity.val) for entity in known.entities]
