@@ -168,7 +168,8 @@ def _found(chosen: Chosen, model: Any, *, measure: bool) -> dict[str, Any]:
 
 
 def time_us(model: Any, target_name: str) -> float:
-    """All kernels of a model after each other on one thread: the sum of their medians."""
+    """All kernels of a model after each other on one thread: the sum of their medians. Each round has values of its own,
+    because a processor learns the branches of up to 50,000 values that repeat (`sin` takes a third of its time then)."""
     import numpy as np
 
     from op_profiler.building.requested_target import target_for
@@ -182,14 +183,14 @@ def time_us(model: Any, target_name: str) -> float:
     target = target_for(imported, TARGETS.get("llvm"), "float32", resolve_target(target_name))
     compiled = compile_model(imported, target)
     rng = np.random.default_rng(0)
-    inputs = {spec.name: spec.random(rng) for spec in imported.inputs}
     host = Host(target)
-    loaded = host.load(compiled, inputs, 1)
+    loaded = host.load(compiled, {spec.name: spec.random(rng) for spec in imported.inputs}, 1)
     host.threads.use(1)
     loaded.run_model()
     times: list[list[float]] = []
     until = time.monotonic() + _OF_TIMES_SECONDS
     while len(times) < _FEWEST_TIMES or (time.monotonic() < until and len(times) < _MOST_TIMES):
+        loaded.set_inputs({spec.name: spec.random(rng) for spec in imported.inputs})
         times.append(loaded.walk("model", [True] * len(loaded.labels)))
     each = np.median(np.array(times), axis=0) - (loaded.call_overhead_us() or 0.0)
     return float(np.maximum(each, 0.0).sum())

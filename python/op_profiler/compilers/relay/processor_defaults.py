@@ -37,8 +37,9 @@ _MULTIPLICATION, _OF_WEIGHTS, _COPY = 3.0, 2.0, 16.0
 _WIDEST, _WIDEST_OF_ONE_ROW = 4, 8
 """Largest number of vectors in a row of a tile: products with 13 took 1.5 times as long as with 1. Products of one row
 wait for their own sums with fewer than 4 vectors (2.7 times as long with 1 as with 5); 8 and 2 to 6 are alike."""
-_SUMS_OF_CONVOLUTION = 16
-"""Largest number of vectors in the tile of a convolution: LLVM spills 28, which took up to 1.7 times as long."""
+_SUMS_OF_CONVOLUTION, _SUMS_OF_ONE_BLOCK = 16, 24
+"""Largest numbers of vectors in the tile of a convolution, with several blocks of channels and with one. LLVM spills 28,
+which took up to 1.7 times as long; a tile of all 17 or 23 columns takes half the time of tiles of one column."""
 _UNROLLED = 4
 """Largest number of unrolled steps of a product's sum."""
 _SPILLING = ("znver4", "znver5")
@@ -187,7 +188,6 @@ def best_tile(nest: Nest, vectors: Vectors, *, copies: bool = False) -> Tile | N
     sums = prod(axis.extent or 1 for axis in nest.axes[:-1]) * registers
     copy = _COPY / prod(extent for _, extent in nest.reduction) if copies else 0.0
     window, depthwise = _is_window(nest), nest.split is None
-    most = min(vectors.accumulators, _SUMS_OF_CONVOLUTION) if window else vectors.accumulators
 
     def tiles() -> Iterator[Tile]:
         names = [name for name in nest.knobs if name.startswith("tile_")]
@@ -196,7 +196,10 @@ def best_tile(nest: Nest, vectors: Vectors, *, copies: bool = False) -> Tile | N
             blocks = chosen.get("tile_oc" if window else "tile_x", 1)
             wide, rows = blocks * registers, prod(sizes) // blocks
             widest = _WIDEST_OF_ONE_ROW if rows == 1 and not window else _WIDEST
-            fits = rows * wide <= most and (blocks == 1 or (wide <= widest and not depthwise))
+            most = (_SUMS_OF_CONVOLUTION if blocks > 1 else _SUMS_OF_ONE_BLOCK) if window else vectors.accumulators
+            fits = rows * wide <= min(most, vectors.accumulators) and (
+                blocks == 1 or (wide <= widest and not depthwise)
+            )
             if fits and min(chosen.get("tile_oh", 1), chosen.get("tile_ow", 1)) == 1:
                 reads = _OF_WEIGHTS / rows + (1 if depthwise else 1 / wide)
                 yield Tile(chosen, rows, sums * (_MULTIPLICATION + reads + copy))
