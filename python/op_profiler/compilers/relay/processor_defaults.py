@@ -38,8 +38,8 @@ _WIDEST, _WIDEST_OF_ONE_ROW = 4, 8
 """Largest number of vectors in a row of a tile: products with 13 took 1.5 times as long as with 1. Products of one row
 wait for their own sums with fewer than 4 vectors (2.7 times as long with 1 as with 5); 8 and 2 to 6 are alike."""
 _SUMS_OF_CONVOLUTION, _SUMS_OF_ONE_BLOCK = 16, 24
-"""Largest numbers of vectors in the tile of a convolution, with several blocks of channels and with one. LLVM spills 28,
-which took up to 1.7 times as long; a tile of all 17 or 23 columns takes half the time of tiles of one column."""
+"""Largest numbers of vectors in the tile of a convolution, with several blocks of channels and with one. LLVM spills
+28, which took up to 1.7 times as long; a tile of all 17 or 23 columns takes half the time of tiles of one column."""
 _UNROLLED = 4
 """Largest number of unrolled steps of a product's sum."""
 _SPILLING = ("znver4", "znver5")
