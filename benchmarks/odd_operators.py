@@ -168,13 +168,17 @@ def _found(chosen: Chosen, model: Any, *, measure: bool) -> dict[str, Any]:
 
 
 def time_us(model: Any, target_name: str) -> float:
-    """All kernels of a model after each other on one thread: the sum of their medians. Each round has values of its own,
-    because a processor learns the branches of up to 50,000 values that repeat (`sin` takes a third of its time then)."""
+    """All kernels of a model after each other on one thread: the sum of their medians.
+
+    Each round has values of its own, because a processor learns the branches of up to 50,000 values that repeat: `sin`
+    takes a third of its time then.
+    """
     import numpy as np
 
     from op_profiler.building.requested_target import target_for
     from op_profiler.compilers.relay.lower import compile_model
     from op_profiler.frontends import FRONTENDS
+    from op_profiler.measure.kernels import GraphKernels
     from op_profiler.targets import TARGETS
     from op_profiler.targets.llvm.host import Host
     from op_profiler.targets.target import resolve_target
@@ -185,6 +189,7 @@ def time_us(model: Any, target_name: str) -> float:
     rng = np.random.default_rng(0)
     host = Host(target)
     loaded = host.load(compiled, {spec.name: spec.random(rng) for spec in imported.inputs}, 1)
+    assert isinstance(loaded, GraphKernels)
     host.threads.use(1)
     loaded.run_model()
     times: list[list[float]] = []

@@ -87,8 +87,8 @@ def operators() -> dict[str, tuple[Any, dict[str, tuple[int, ...]]]]:
             found[text] = relay.nn.dense(x, relay.var("w", shape=(columns, depth))), {"w": (columns, depth)}
         else:
             found[text] = relay.nn.batch_matmul(x, relay.var("y", shape=(batch, columns, depth))), {}
-    for text, (name, shape) in _FUNCTIONS.items():
-        found[text] = getattr(relay, name)(relay.var("x", shape=shape)), {}
+    for text, (name, values) in _FUNCTIONS.items():
+        found[text] = getattr(relay, name)(relay.var("x", shape=values)), {}
     return found
 
 

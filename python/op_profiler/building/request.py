@@ -42,8 +42,8 @@ SchedulesOption = Annotated[
     Option(
         "Schedules to compile with. auto: the tuning records of the device, and the compiler's own schedules for "
         "operators without a record. rule: like auto, but convolutions and matrix products without a record get "
-        "op_profiler's schedules, which need no search, and exp and erf get op_profiler's code. none: the compiler's "
-        "own schedules. A path: the records in that folder.",
+        "op_profiler's schedules, which need no search, and op_profiler compiles exp, erf and rows whose length is no "
+        "multiple of a vector. none: the compiler's own schedules. A path: the records in that folder.",
         MEASURING,
     ),
 ]

@@ -72,9 +72,10 @@ def _without_condition(outer: Any) -> Any | None:
     if not isinstance(guard, tir.IfThenElse) or guard.else_case is not None:
         return None
     factor, length = int(inner.extent), _guarded_length(guard.condition, outer.loop_var, inner)
-    if length is None or length <= factor or not _is_contiguous(outer, length):
+    whole, remainder = divmod(length or 0, factor)
+    is_row = whole > 0 and remainder > 0 and getattr(outer.extent, "value", None) == whole + 1
+    if length is None or not is_row or not _is_contiguous(outer, length):
         return None
-    whole, remainder = divmod(length, factor)
     vectors = tir.For(outer.loop_var, outer.min, whole, outer.kind, _vector(inner.loop_var, factor, guard.then_case))
     lane = tir.Var(inner.loop_var.name, inner.loop_var.dtype)
     at_end = {outer.loop_var: tir.const(whole, lane.dtype), inner.loop_var: lane}
