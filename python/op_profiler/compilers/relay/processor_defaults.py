@@ -36,16 +36,18 @@ _MULTIPLICATION, _OF_WEIGHTS, _COPY = 3.0, 2.0, 16.0
 (the first matrix). Fitted to 17 tiles of two products on an Intel family 6 model 167."""
 _WIDEST, _WIDEST_OF_ONE_ROW = 4, 8
 """Largest number of vectors in a row of a tile: products with 13 took 1.5 times as long as with 1. Products of one row
-wait for their own sums with fewer than 4 vectors (2.7 times as long with 1 as with 5); 8 and 2 to 6 are alike."""
+wait for their own sums with few vectors: 2.7 times as long with 1 as with 5, and 2 to 8 are alike (by hand)."""
 _SUMS_OF_CONVOLUTION, _SUMS_OF_ONE_BLOCK = 16, 24
 """Largest numbers of vectors in the tile of a convolution, with several blocks of channels and with one. LLVM spills
-28, which took up to 1.7 times as long; a tile of all 17 or 23 columns takes half the time of tiles of one column."""
+28, which took up to 1.7 times as long; a tile of all 17 or 23 columns takes half the time of tiles of one column (by
+hand)."""
 _UNROLLED = 4
 """Largest number of unrolled steps of a product's sum."""
 _SPILLING = ("znver4", "znver5")
 """Processors (``-mcpu``) for which LLVM 22 moves so many loads to the start of a long unrolled sum that it spills
 registers: convolutions with 256 unrolled multiplications took 1.1 to 1.7 times as long as with 16 on AMD EPYC family 25
-model 17 (by hand, 2026-12-01), where code for other processors takes the same time either way."""
+model 17 (by hand, 2026-12-01), where code for Rocket Lake and Sapphire Rapids takes the same time either way. Zen 5 was
+not measured."""
 _REREADS = 3
 """Largest number of passes over an image before the image becomes the outer loop."""
 _ORDER_OF_SUM = (("ic.i", 1), ("ic.o", -1), ("kh", -1))
