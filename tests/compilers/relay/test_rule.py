@@ -13,8 +13,9 @@ import torch
 
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.relay import applied_records, processor_defaults
-from op_profiler.compilers.relay.lower import compile_model
+from op_profiler.compilers.relay.lower import compile_model, optimize
 from op_profiler.compilers.relay.templates import register_templates
+from op_profiler.compilers.relay.templates.winograd import BY_STAGE, WINOGRAD
 from op_profiler.schedules.usable_records import ruled
 from op_profiler.targets.llvm.identity import processor_features
 from op_profiler.testing.compiler import NO_RECORDS
@@ -27,6 +28,8 @@ DENSE = [(1, 64, 96), (2, 7, 32), (13, 5, 64), (50, 33, 96), (128, 64, 64), (197
 CONVOLUTIONS = [
     # batch, channels, image, output channels, kernel, stride, padding
     (1, 16, (14, 14), 32, (3, 3), 1, 1),
+    (2, 24, (13, 11), 40, (3, 3), 1, 0),
+    (1, 16, (30, 5), 8, (3, 3), 1, 2),
     (1, 24, (9, 8), 40, (3, 1), 1, (1, 0)),
     (2, 3, (13, 17), 19, (5, 3), 2, 2),
     (1, 64, (8, 8), 128, (1, 1), 2, 0),
@@ -210,6 +213,45 @@ def test_a_build_of_integers_whose_blocks_change_is_another_model(tvm: Any) -> N
         digests.append(records.digest(asked))
     assert packed == [(8, 64, 26), (13, 64, 16)]
     assert digests[0] == "" != digests[1]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("channels", "outputs", "size", "winograd"),
+    [
+        (64, 64, 56, True),
+        (512, 512, 28, True),
+        (16, 16, 24, True),
+        (64, 64, 2, False),  # fewer direct multiplications than in a tile, whose weights are four times as large
+        (3, 64, 56, False),  # channels that fill no vector
+    ],
+)
+def test_winograds_algorithm_is_chosen_where_it_costs_less(
+    tvm: Any, target: str, channels: int, outputs: int, size: int, winograd: bool
+) -> None:
+    given = tvm.relay.var("x", shape=(1, channels, size, size))
+    weight = tvm.relay.const(np.ones((outputs, channels, 3, 3), dtype="float32"))
+    body = tvm.relay.nn.conv2d(given, weight, channels=outputs, kernel_size=(3, 3), padding=(1, 1))
+    module = tvm.relay.transform.InferType()(tvm.IRModule.from_expr(tvm.relay.Function([given], body)))
+    model = ImportedModel("one", "test", module, {}, (InputSpec("x", (1, channels, size, size)),))
+    with applied_records.applied(BY_RULE):
+        occurrences = optimize(model, tvm.target.Target(target))
+    assert {o.operator.anchor for o in occurrences if "conv2d" in o.operator.anchor} == {
+        "nn.contrib_conv2d_winograd_without_weight_transform" if winograd else "nn.contrib_conv2d_NCHWc"
+    }
+
+
+def test_a_few_blocks_or_large_weights_pass_through_one_stage_after_the_other(tvm: Any) -> None:
+    register_templates()
+    by_stage = {}
+    for channels, size in ((64, 56), (128, 28), (512, 28), (64, 8)):
+        data = ("TENSOR", (1, channels // 8, size, size, 8), "float32")
+        weight = ("TENSOR", (6, 6, channels // 8, channels, 8), "float32")
+        rest = ((1, 1), (1, 1, 1, 1), (1, 1), "NCHW8c", "NCHW8c", "float32")
+        config = processor_defaults.config_of(tvm.target.Target(TARGETS[0]), (WINOGRAD, data, weight, *rest))
+        assert config is not None
+        by_stage[channels, size] = config["compute_at"].val == BY_STAGE
+    assert by_stage == {(64, 56): False, (128, 28): False, (512, 28): True, (64, 8): True}
 
 
 def test_convolutions_in_groups_keep_the_compilers_own_schedule(tvm: Any) -> None:

@@ -5,6 +5,7 @@ TVM's own schedules choose a row tile that divides the rows of a product. A prod
 computed one row at a time (8 times as long as in other runtimes), and batched products read one of their matrices with
 a stride (15 times as long). Convolutions sum one vector of output channels at a time and read a large image once for
 each of them (up to 2.3 times as long as by the rule). Depthwise convolutions pad the whole image first (2 to 3 times).
+Winograd's algorithm takes a third to two thirds of the time of a direct 3x3 convolution.
 """
 
 from __future__ import annotations
@@ -14,13 +15,21 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.compilers.relay.templates.batch_matmul import BATCH_MATMUL, PADDED_BATCH_MATMUL
 from op_profiler.compilers.relay.templates.conv2d import CONV2D, DEPTHWISE
 from op_profiler.compilers.relay.templates.dense import DENSE, PADDED_DENSE
+from op_profiler.compilers.relay.templates.winograd import (
+    ALPHA,
+    BY_BLOCK,
+    BY_STAGE,
+    WINOGRAD,
+    output_size,
+    tiles_of,
+)
 from op_profiler.compilers.tvm_build import load_tvm, replaced
 from op_profiler.compilers.vectors import Vectors
 from op_profiler.schedules.nest import ROOT, Knobs, Nest
@@ -34,6 +43,13 @@ BY_RULE = 1e6
 _MULTIPLICATION, _OF_WEIGHTS, _COPY = 3.0, 2.0, 16.0
 """Time of a multiplication, of a read of weights (the second matrix) and of a copied result, relative to a read of data
 (the first matrix). Fitted to 17 tiles of two products on an Intel family 6 model 167."""
+_STREAMED, _TRANSFORM = 3.0, 1250.0
+"""Time of a value of weights that is read from memory, and of the transform of a vector of input or output channels of
+one tile for Winograd's algorithm, relative to a read of data. By hand, ten convolutions on an AMD EPYC family 25 model
+1 (2026-12-01)."""
+_FEWEST_BLOCKS, _MOST_TRAFFIC = 4, 3
+"""Winograd's stages are computed one after the other if there are fewer blocks of rows, or if the blocks would read the
+weights so many times as often as the stages read and write memory."""
 _WIDEST, _WIDEST_OF_ONE_ROW = 4, 8
 """Largest number of vectors in a row of a tile: products with 13 took 1.5 times as long as with 1. Products of one row
 wait for their own sums with few vectors: 2.7 times as long with 1 as with 5, and 2 to 8 are alike (by hand)."""
@@ -41,6 +57,8 @@ _SUMS_OF_CONVOLUTION, _SUMS_OF_ONE_BLOCK = 16, 24
 """Largest numbers of vectors in the tile of a convolution, with several blocks of channels and with one. LLVM spills
 28, which took up to 1.7 times as long; a tile of all 17 or 23 columns takes half the time of tiles of one column (by
 hand)."""
+_MOST_STEPS = 8
+"""Largest inner part of Winograd's sum."""
 _UNROLLED = 4
 """Largest number of unrolled steps of a product's sum."""
 _SPILLING = ("znver4", "znver5")
@@ -53,8 +71,8 @@ _REREADS = 3
 _ORDER_OF_SUM = (("ic.i", 1), ("ic.o", -1), ("kh", -1))
 """Input channels that are contiguous in memory are the innermost loop, the others the outermost one."""
 _COPYING = (PADDED_DENSE, PADDED_BATCH_MATMUL)
-_TEMPLATES = (DENSE, BATCH_MATMUL, CONV2D, DEPTHWISE, *_COPYING)
-_FAMILIES = {template.partition(".")[0] for template in (DENSE, BATCH_MATMUL, CONV2D, DEPTHWISE)}
+_TEMPLATES = (DENSE, BATCH_MATMUL, CONV2D, DEPTHWISE, WINOGRAD, *_COPYING)
+_FAMILIES = {template.partition(".")[0] for template in _TEMPLATES if template not in _COPYING}
 
 
 def may_choose(target: Target, workload: tuple[Any, ...]) -> bool:
@@ -87,20 +105,29 @@ def _config(target: str, workload: tuple[Any, ...]) -> Any | None:
     on = tvm.target.Target(target)
     with replaced(tvm.autotvm.GLOBAL_SCOPE, "silent", True):
         space = tvm.autotvm.task.create(workload[0], workload[1:], on).config_space
-    tile = best_tile(space.nest, _vectors(on), copies=workload[0] in _COPYING)
+    values = {name: [int(entity.val) for entity in known.entities] for name, known in space.space_map.items()}
+    chosen = _winograd(values, workload, _vectors(on)) if workload[0] == WINOGRAD else _nest(space.nest, workload, on)
+    if chosen is None:
+        return None
+    knobs, cost = chosen
+    index, step = 0, 1
+    for name, known in values.items():
+        index += step * known.index(knobs[name])
+        step *= len(known)
+    found = space.get(index)
+    found.cost = BY_RULE + cost + _STREAMED * prod(workload[2][1])
+    return found
+
+
+def _nest(nest: Nest, workload: tuple[Any, ...], target: Target) -> tuple[Knobs, float] | None:
+    """Return the knobs and the cost of the best tile of a nest, without the cost of weights from memory."""
+    tile = best_tile(nest, _vectors(target), copies=workload[0] in _COPYING)
     if tile is None:
         return None
-    knobs = knobs_of(space.nest, tile, _steps(workload))
-    if _is_window(space.nest) and on.attrs.get("mcpu") in _SPILLING:
+    knobs = knobs_of(nest, tile, _steps(workload))
+    if _is_window(nest) and target.attrs.get("mcpu") in _SPILLING:
         knobs = {**knobs, "unroll": 1}
-    index, step = 0, 1
-    for name, known in space.space_map.items():
-        values = [int(entity.val) for entity in known.entities]
-        index += step * values.index(knobs[name])
-        step *= len(values)
-    found = space.get(index)
-    found.cost = BY_RULE + tile.cost
-    return found
+    return knobs, tile.cost * prod(extent for _, extent in nest.reduction)
 
 
 @contextlib.contextmanager
@@ -225,6 +252,45 @@ def knobs_of(nest: Nest, tile: Tile, terms: int) -> Knobs:
         **tile.sizes,
     }
     return {name: chosen[name] for name in nest.knobs}
+
+
+def _winograd(
+    values: Mapping[str, list[int]], workload: tuple[Any, ...], vectors: Vectors
+) -> tuple[Knobs, float] | None:
+    """Return the knobs and the cost of Winograd's algorithm, without the cost of weights from memory; None if vectors
+    would be half empty.
+
+    The cost of the products is that of `best_tile`. If many blocks of rows would each read large weights, all blocks
+    pass through one stage after the other.
+    """
+    (_, data, _), (_, weight, _), _, padding = workload[1:5]
+    (n, _, height, width, block), (*_, chunks, channels, lanes) = data, weight
+    if 2 * min(block, lanes) < vectors.lanes:
+        return None
+    rows, columns = tiles_of(*output_size(height, width, padding))
+    registers, tiles = -(-lanes // vectors.lanes), n * rows * columns
+
+    def cost(sizes: tuple[int, int, int]) -> tuple[float, int]:
+        oc, oh, ow = sizes
+        return _MULTIPLICATION + _OF_WEIGHTS / (oh * ow) + 1 / (oc * registers), -ow
+
+    most = min(_SUMS_OF_CONVOLUTION, vectors.accumulators)
+    sizes = itertools.product(values["tile_oc"], values["tile_oh"], values["tile_ow"])
+    oc, oh, ow = best = min((s for s in sizes if s[0] * registers <= _WIDEST and prod(s) * registers <= most), key=cost)
+    blocks, between = rows // oh, 2 * ALPHA**2 * tiles * (channels + chunks * lanes)
+    by_stage = blocks < _FEWEST_BLOCKS or blocks * prod(weight) > _MOST_TRAFFIC * (prod(weight) + between)
+    knobs = {
+        "tile_rows": max(values["tile_rows"]) if by_stage else oh,
+        "tile_oc": oc,
+        "tile_oh": oh,
+        "tile_ow": ow,
+        "split_ic": max(size for size in values["split_ic"] if size <= _MOST_STEPS),
+        "compute_at": BY_STAGE if by_stage else BY_BLOCK,
+        "unroll": 1,
+    }
+    transformed = channels // block * -(-block // vectors.lanes) + chunks * registers
+    products = ALPHA**2 * chunks * registers * channels * cost(best)[0]
+    return knobs, tiles * (products + transformed * _TRANSFORM)
 
 
 def _product_knobs(nest: Nest, terms: int) -> Knobs:

@@ -29,7 +29,7 @@ WINOGRAD = "conv2d_NCHWc_winograd.op_profiler"
 TILE = 4
 KERNEL = 3
 ALPHA = TILE + KERNEL - 1
-_BY_STAGE, _BY_BLOCK, _PADDING_FIRST = 0, 1, 2
+BY_STAGE, BY_BLOCK, _PADDING_FIRST = 0, 1, 2
 
 
 def _winograd(cfg: Any, *arguments: Any) -> Any:
@@ -40,7 +40,7 @@ def _winograd(cfg: Any, *arguments: Any) -> Any:
     n, chunks, *_, block = shape(data)
     _, _, out_chunks, channels, lanes = shape(weight)
     padded, out_height, out_width = _padded(data, padding)
-    rows, columns = -(-out_height // TILE), -(-out_width // TILE)
+    rows, columns = tiles_of(out_height, out_width)
     a_matrix, b_matrix, _ = tvm.topi.nn.winograd_util.winograd_transform_matrices(TILE, KERNEL, dtype)
 
     i, j = te.reduce_axis((0, ALPHA), name="i"), te.reduce_axis((0, ALPHA), name="j")
@@ -84,13 +84,25 @@ def _winograd(cfg: Any, *arguments: Any) -> Any:
     )
 
 
+def tiles_of(out_height: int, out_width: int) -> tuple[int, int]:
+    """Return the number of rows and columns of tiles that cover an output."""
+    return -(-out_height // TILE), -(-out_width // TILE)
+
+
+def output_size(height: int, width: int, padding: Any) -> tuple[int, int]:
+    """Return height and width of the output for an input and its padding, as in `four_sides`."""
+    top, left, bottom, right = four_sides(padding)
+    return height + top + bottom - KERNEL + 1, width + left + right - KERNEL + 1
+
+
 def _padded(data: Any, padding: Any) -> tuple[Any, int, int]:
     """Return the input, padded with zeros to full tiles, and height and width of the output."""
     _, _, height, width, _ = shape(data)
-    top, left, bottom, right = four_sides(padding)
-    out_height, out_width = height + top + bottom - KERNEL + 1, width + left + right - KERNEL + 1
-    below = -(-out_height // TILE) * TILE + KERNEL - 1 - height - top
-    beside = -(-out_width // TILE) * TILE + KERNEL - 1 - width - left
+    top, left, *_ = four_sides(padding)
+    out_height, out_width = output_size(height, width, padding)
+    rows, columns = tiles_of(out_height, out_width)
+    below = rows * TILE + KERNEL - 1 - height - top
+    beside = columns * TILE + KERNEL - 1 - width - left
     padded = load_tvm().topi.nn.pad(data, (0, 0, top, left, 0), (0, 0, below, beside, 0), name=PADDING)
     return padded, out_height, out_width
 
@@ -101,7 +113,7 @@ def _define(cfg: Any, rows: int, columns: int, out_chunks: int, channels: int) -
     cfg.define_knob("tile_oh", [size for size in tile_sizes(rows) if size <= 8])
     cfg.define_knob("tile_ow", tile_sizes(columns))
     cfg.define_knob("split_ic", [size for size in tile_sizes(channels) if size >= 4 or channels < 4])
-    cfg.define_knob("compute_at", [_BY_STAGE, _BY_BLOCK, _PADDING_FIRST])
+    cfg.define_knob("compute_at", [BY_STAGE, BY_BLOCK, _PADDING_FIRST])
     cfg.define_knob("unroll", [0, 1, 2])
     cfg.nest = _Stages()
     restrict(
@@ -115,8 +127,8 @@ class _Stages:
 
     def factors(self, knobs: Mapping[str, int]) -> Factors:
         """Return the schedule factors of a point; the order is that of the loops of the product stage."""
-        by_block = knobs["compute_at"] != _BY_STAGE
-        where = {_BY_STAGE: "root", _BY_BLOCK: "oh", _PADDING_FIRST: "oh, padding at the root"}
+        by_block = knobs["compute_at"] != BY_STAGE
+        where = {BY_STAGE: "root", BY_BLOCK: "oh", _PADDING_FIRST: "oh, padding at the root"}
         return Factors(
             tile={f"{axis}": knobs[f"tile_{axis}"] for axis in ("rows", "oc", "oh", "ow")},
             split={"ic": knobs["split_ic"]},
@@ -148,7 +160,7 @@ def _schedule_stages(s: Any, cfg: Any, op: Any, output: Any) -> None:
     block, oh = s[output].split(oh, factor=value(cfg, "tile_rows") * TILE)
     s[output].reorder(b, block, oc, oh, ow, lane)
     s[output].vectorize(lane)
-    if where == _BY_STAGE:
+    if where == BY_STAGE:
         outer = s[output].fuse(b, block, oc)
         s[output].parallel(outer)
         s[tiles].compute_at(s[output], outer)
@@ -159,10 +171,10 @@ def _schedule_stages(s: Any, cfg: Any, op: Any, output: Any) -> None:
         s[transformed].compute_at(s[output], outer)
         s[tiles].compute_at(s[output], oc)
     _schedule_output_transform(s, tiles, half_out)
-    _schedule_products(s, cfg, products, alone=where == _BY_STAGE)
-    _schedule_input_transform(s, transformed, half, alone=where == _BY_STAGE)
+    _schedule_products(s, cfg, products, alone=where == BY_STAGE)
+    _schedule_input_transform(s, transformed, half, alone=where == BY_STAGE)
     s[padded].vectorize(s[padded].op.axis[-1])
-    if where == _BY_BLOCK:
+    if where == BY_BLOCK:
         s[padded].compute_at(s[output], outer)
     else:
         s[padded].parallel(s[padded].fuse(*s[padded].op.axis[:3]))
@@ -259,7 +271,8 @@ def applies(kernel_size: Any, strides: Any, dilation: Any, groups: int, dtype: s
 
 
 def _alter(attrs: Any, inputs: Any, tinfos: Any, blocked: Any) -> Any:
-    """Return Winograd's convolution if the records have a shorter time for it; otherwise `blocked`."""
+    """Return Winograd's convolution if a record has a shorter time for it, or the rule a lower cost; otherwise
+    `blocked`."""
     tvm = load_tvm()
     relay, autotvm = tvm.relay, tvm.autotvm
     if not isinstance(blocked, relay.Call) or str(blocked.op.name) != "nn.contrib_conv2d_NCHWc":
@@ -299,7 +312,8 @@ def _alter(attrs: Any, inputs: Any, tinfos: Any, blocked: Any) -> Any:
 
 
 def _cost(autotvm: Any, arguments: Any, name: str) -> float | None:
-    """Return the time (seconds) of a workload in the records in use; None if no record is for this workload."""
+    """Return the time (seconds) of a workload in the records in use, or the cost by the rule (`BY_RULE` and more); None
+    if neither has the workload."""
     silent, autotvm.GLOBAL_SCOPE.silent = autotvm.GLOBAL_SCOPE.silent, True
     found = autotvm.task.DispatchContext.current.query(
         load_tvm().target.Target.current(), autotvm.task.args_to_workload(list(arguments), name)
