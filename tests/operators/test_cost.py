@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from op_profiler.operators.cost import flops, size_bytes
+from op_profiler.operators.cost import computed_share, flops, size_bytes
 from op_profiler.operators.kinds.sizes import largest_divisor
 from op_profiler.operators.operator import TensorSpec
 
@@ -73,3 +73,9 @@ def test_bytes(dtype: str, size: int) -> None:
 @pytest.mark.parametrize(("extent", "limit", "found"), [(56, 16, 14), (17, 16, 1), (8, 100, 8), (1, 5, 1)])
 def test_divisors(extent: int, limit: int, found: int) -> None:
     assert largest_divisor(extent, limit) == found
+
+
+def test_winograds_algorithm_computes_a_quarter_of_the_counted_flops() -> None:
+    name, attrs = "nn.contrib_conv2d_winograd_without_weight_transform", {"tile_size": 4, "kernel_size": [3, 3]}
+    assert computed_share(name, attrs) == pytest.approx(36 / 144)
+    assert computed_share("nn.contrib_conv2d_NCHWc", {"kernel_size": [3, 3]}) == 1.0

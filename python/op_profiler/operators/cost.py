@@ -115,6 +115,18 @@ def _convolution(attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:
     return 2 * elements(outputs[0].shape) * _window(attrs, inputs) * max(channels // groups, 1)
 
 
+def computed_share(op: str, attrs: Attrs) -> float:
+    """Return the least share of the counted FLOPs that an op computes; below 1 only for Winograd's algorithm.
+
+    For a k x k kernel, its tiles of t x t outputs need (t + k - 1)^2 instead of t^2 k^2 multiplications (Lavin and
+    Gray, 2015).
+    """
+    if "winograd" not in op:
+        return 1.0
+    tile = int(attrs["tile_size"])
+    return math.prod((tile + int(k) - 1) / (tile * int(k)) for k in attrs["kernel_size"])
+
+
 def _transposed_convolution(attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:
     """Count 2 x input elements x kernel window x output channels per group."""
     channels = _channels(outputs[0], str(attrs.get("out_layout") or attrs.get("data_layout") or "NCHW"))

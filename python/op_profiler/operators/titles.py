@@ -30,7 +30,9 @@ _MOVES = frozenset(
 """Ops that compute nothing; titles omit them if another op computes something."""
 
 _MOST = 4
-_BUILT_AS = re.compile(r"^(nn\.|contrib_|fast_|annotation\.|vision\.|image\.)+|(_NCHW\d*c|_pack|_weight_transform)$")
+_BUILT_AS = re.compile(
+    r"^(nn\.|contrib_|fast_|annotation\.|vision\.|image\.)+|(_NCHW\d*c|_pack|(_without)?_weight_transform)$"
+)
 """Parts of an op's name that describe where it is defined, or how it is built."""
 
 

@@ -11,7 +11,14 @@ import pytest
 from op_profiler.operators.cost import flops
 from op_profiler.operators.kinds.shapes import Conv, DenseLayer, operator_of
 from op_profiler.operators.operator import Operator, TensorSpec
-from op_profiler.prediction.latency.features import KINDS, NAMES, kind_of, operator_features, transcendental_work
+from op_profiler.prediction.latency.features import (
+    KINDS,
+    NAMES,
+    kind_of,
+    operator_features,
+    transcendental_work,
+    work_of,
+)
 
 
 def _conv(**changes: Any) -> Operator:
@@ -70,6 +77,15 @@ def test_functions_are_counted_for_every_element() -> None:
     names = ("nn.dense", "erf", "multiply", "tanh")
     operator = Operator("x", "nn.dense", names, (shape,), (), (shape,), ({},) * 4, {}, "", 1, 1, 1)
     assert transcendental_work(operator) == 2 * 32
+
+
+def test_the_least_work_of_winograds_algorithm_is_less_than_its_flops() -> None:
+    direct = _conv()
+    name = "nn.contrib_conv2d_winograd_without_weight_transform"
+    attrs = ({**direct.attrs[0], "tile_size": 4},)
+    winograd = dataclasses.replace(direct, anchor=name, op_names=(name,), attrs=attrs)
+    assert work_of(direct)[0] == direct.flops
+    assert work_of(winograd) == (pytest.approx(direct.flops / 4), *work_of(direct)[1:])
 
 
 @pytest.mark.parametrize(("method", "kind"), [("nearest_neighbor", "layout"), ("linear", "elementwise")])

@@ -13,7 +13,7 @@ import numpy as np
 from op_profiler.operators.cost import HEAVY
 from op_profiler.operators.describe import calls_power
 from op_profiler.operators.operator import Operator
-from op_profiler.prediction.latency.features import KINDS, NAMES, matrix, transcendental_work
+from op_profiler.prediction.latency.features import KINDS, NAMES, matrix, work_of
 from op_profiler.prediction.latency.roofline import Work
 from op_profiler.prediction.latency.scheduled import OperatorByRule
 from op_profiler.prediction.latency.traffic import NAMES as LOOP_NAMES
@@ -216,9 +216,7 @@ def _with_loops_alike(queries: Sequence[Query]) -> Sequence[Query]:
     ]
 
 
-@functools.lru_cache(maxsize=_KEPT)
-def _work(operator: Operator) -> tuple[int, int, int]:
-    return operator.flops, operator.bytes_read + operator.bytes_written, transcendental_work(operator)
+_work = functools.lru_cache(maxsize=_KEPT)(work_of)
 
 
 @functools.lru_cache(maxsize=_KEPT)

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 
 from op_profiler.prediction.latency.examples import Examples
-from op_profiler.prediction.latency.features import transcendental_work
+from op_profiler.prediction.latency.features import work_of
 from op_profiler.prediction.latency.roofline import Roofline, Work
 
 FARTHEST = 1.4
@@ -128,8 +128,8 @@ def _shares(examples: Examples) -> np.ndarray:
 
     Data in a second-level cache does not depend on memory: a slow memory does not slow down networks of microseconds.
     """
-    amounts = [(o.flops, o.bytes_read + o.bytes_written, transcendental_work(o)) for o in examples.operators]
-    work = Work(*np.array(amounts, dtype=np.float64)[examples.operator].T)
+    amounts = np.array([work_of(operator) for operator in examples.operators], dtype=np.float64)
+    work = Work(*amounts[examples.operator].T)
     parts = Roofline.of(work, examples.threads, examples.latency_us).parts_us(work, examples.threads)
     in_memory = np.where(_cached(examples), 0.0, parts[:, 1])
     both = np.stack([parts[:, 0] + parts[:, 2], in_memory], axis=1)
