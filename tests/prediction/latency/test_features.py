@@ -85,7 +85,8 @@ def test_the_least_work_of_winograds_algorithm_is_less_than_its_flops() -> None:
     attrs = ({**direct.attrs[0], "tile_size": 4},)
     winograd = dataclasses.replace(direct, anchor=name, op_names=(name,), attrs=attrs)
     assert work_of(direct)[0] == direct.flops
-    assert work_of(winograd) == (pytest.approx(direct.flops / 4), *work_of(direct)[1:])
+    assert work_of(winograd)[0] == pytest.approx(direct.flops / 4)
+    assert work_of(winograd)[1:] == work_of(direct)[1:]
 
 
 @pytest.mark.parametrize(("method", "kind"), [("nearest_neighbor", "layout"), ("linear", "elementwise")])
