@@ -12,7 +12,7 @@ from typing import Any
 from op_profiler.schedules.record_files import foreign_records, read_records
 from op_profiler.schedules.records import Conditions, Record, choose
 
-_RULED = "rule 4: "
+_RULED = "rule 3: "
 """Prefix, with the rule's version number, of `ruled`."""
 
 

@@ -234,11 +234,25 @@ def test_winograds_algorithm_is_chosen_where_it_costs_less(
     body = tvm.relay.nn.conv2d(given, weight, channels=outputs, kernel_size=(3, 3), padding=(1, 1))
     module = tvm.relay.transform.InferType()(tvm.IRModule.from_expr(tvm.relay.Function([given], body)))
     model = ImportedModel("one", "test", module, {}, (InputSpec("x", (1, channels, size, size)),))
-    with applied_records.applied(BY_RULE):
+    with applied_records.applied(BY_RULE) as asked:
         occurrences = optimize(model, tvm.target.Target(target))
+    assert ruled(WINOGRAD) in asked  # so that the model has another key than with an older version of the rule
     assert {o.operator.anchor for o in occurrences if "conv2d" in o.operator.anchor} == {
         "nn.contrib_conv2d_winograd_without_weight_transform" if winograd else "nn.contrib_conv2d_NCHWc"
     }
+
+
+def test_convolutions_of_any_batch_stay_direct(tvm: Any) -> None:
+    given = tvm.relay.var("x", shape=(tvm.relay.Any(), 16, 12, 12))
+    weight = np.random.default_rng(0).standard_normal((16, 16, 3, 3)).astype("float32")
+    body = tvm.relay.nn.conv2d(given, tvm.relay.const(weight), channels=16, kernel_size=(3, 3), padding=(1, 1))
+    with applied_records.applied(BY_RULE) as asked, tvm.transform.PassContext(opt_level=3):
+        module = tvm.IRModule.from_expr(tvm.relay.Function([given], body))
+        machine = tvm.runtime.vm.VirtualMachine(tvm.relay.vm.compile(module, TARGETS[0]), tvm.cpu())
+    assert ruled(WINOGRAD) not in asked
+    x = np.random.default_rng(1).standard_normal((3, 16, 12, 12)).astype("float32")
+    expected = torch.conv2d(torch.from_numpy(x), torch.from_numpy(weight), padding=1)
+    np.testing.assert_allclose(machine.invoke("main", tvm.nd.array(x)).numpy(), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_a_few_blocks_or_large_weights_pass_through_one_stage_after_the_other(tvm: Any) -> None:

@@ -277,7 +277,7 @@ def _winograd(
     most = min(_SUMS_OF_CONVOLUTION, vectors.accumulators)
     sizes = itertools.product(values["tile_oc"], values["tile_oh"], values["tile_ow"])
     oc, oh, ow = best = min((s for s in sizes if s[0] * registers <= _WIDEST and prod(s) * registers <= most), key=cost)
-    blocks, between = rows // oh, 2 * ALPHA**2 * tiles * (channels + chunks * lanes)
+    blocks, between = n * rows // oh, 2 * ALPHA**2 * tiles * (channels + chunks * lanes)
     by_stage = blocks < _FEWEST_BLOCKS or blocks * prod(weight) > _MOST_TRAFFIC * (prod(weight) + between)
     knobs = {
         "tile_rows": max(values["tile_rows"]) if by_stage else oh,

@@ -14,7 +14,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from op_profiler.compilers.relay.templates.conv2d import CONV2D, PADDING, four_sides, shape
+from op_profiler.compilers.relay.templates.conv2d import CONV2D, PADDING, four_sides, shape, static
 from op_profiler.compilers.relay.templates.conv2d import tasks as direct_tasks
 from op_profiler.compilers.relay.templates.nest import output_of, restrict, tile_sizes, value
 from op_profiler.compilers.relay.templates.strategy import registered
@@ -278,12 +278,12 @@ def _alter(attrs: Any, inputs: Any, tinfos: Any, blocked: Any) -> Any:
     if not isinstance(blocked, relay.Call) or str(blocked.op.name) != "nn.contrib_conv2d_NCHWc":
         return blocked
     new = blocked.attrs
-    if not applies(new.kernel_size, new.strides, new.dilation, int(new.groups), str(tinfos[0].dtype)):
+    dtype = str(tinfos[0].dtype)
+    if not static(tinfos) or not applies(new.kernel_size, new.strides, new.dilation, int(new.groups), dtype):
         return blocked
     n, channels, height, width = (int(d) for d in tinfos[0].shape)
     out_channels = int(tinfos[1].shape[0])
     block, lanes = (int(str(layout)[4:-1]) for layout in (new.data_layout, new.out_layout))
-    dtype = str(tinfos[0].dtype)
     data = tvm.te.placeholder((n, channels // block, height, width, block), dtype)
     chunks = out_channels // lanes
     weight = tvm.te.placeholder((chunks, channels // block, KERNEL, KERNEL, block, lanes), dtype)
