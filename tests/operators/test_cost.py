@@ -79,3 +79,4 @@ def test_winograds_algorithm_computes_a_quarter_of_the_counted_flops() -> None:
     name, attrs = "nn.contrib_conv2d_winograd_without_weight_transform", {"tile_size": 4, "kernel_size": [3, 3]}
     assert computed_share(name, attrs) == pytest.approx(36 / 144)
     assert computed_share("nn.contrib_conv2d_NCHWc", {"kernel_size": [3, 3]}) == 1.0
+    assert computed_share("nn.contrib_conv2d_winograd_weight_transform", {"tile_size": 4}) == 1.0

@@ -116,12 +116,12 @@ def _convolution(attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:
 
 
 def computed_share(op: str, attrs: Attrs) -> float:
-    """Return the least share of the counted FLOPs that an op computes; below 1 only for Winograd's algorithm.
+    """Return the least share of the counted FLOPs that an op computes; below 1 only for Winograd's convolutions.
 
     For a k x k kernel, its tiles of t x t outputs need (t + k - 1)^2 instead of t^2 k^2 multiplications (Lavin and
     Gray, 2015).
     """
-    if "winograd" not in op:
+    if "winograd" not in op or op not in HEAVY:
         return 1.0
     tile = int(attrs["tile_size"])
     return math.prod((tile + int(k) - 1) / (tile * int(k)) for k in attrs["kernel_size"])

@@ -12,8 +12,8 @@ from typing import Any
 from op_profiler.schedules.record_files import foreign_records, read_records
 from op_profiler.schedules.records import Conditions, Record, choose
 
-_RULED = "rule 3: "
-"""Prefix, with the rule's version number, of `ruled`."""
+_RULED = "rule 4: "
+"""Prefix of `ruled`: the version of the rule's choice of algorithms and schedules."""
 
 
 def ruled(computation: str) -> str:

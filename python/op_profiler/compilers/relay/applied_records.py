@@ -10,7 +10,6 @@ from op_profiler.compilers.relay import remainders, vector_math
 from op_profiler.compilers.relay.processor_defaults import config_of, may_choose, whole_vectors
 from op_profiler.compilers.relay.rewrites import rewriting
 from op_profiler.compilers.relay.templates import register_templates
-from op_profiler.compilers.relay.templates.winograd import WINOGRAD
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.schedules.records import computation_of
 from op_profiler.schedules.usable_records import ruled
@@ -26,8 +25,7 @@ def applied(records: UsableRecords) -> Iterator[set[str]]:
 
     Yields:
         The computations whose record the compiler has looked up so far, whether or not there is a record. If the rule
-        may choose the schedule of a computation, the set also contains ``ruled(computation)``; if Winograd's algorithm
-        was considered for any of them, ``ruled(WINOGRAD)``.
+        may choose the schedule of a computation, the set also contains ``ruled(computation)``.
     """
     if records.chosen or records.by_rule:
         register_templates()
@@ -40,8 +38,6 @@ def applied(records: UsableRecords) -> Iterator[set[str]]:
             asked.add(computation)
             if may_choose(target, workload):
                 asked.add(ruled(computation))
-            if workload[0] == WINOGRAD:  # not every version of the rule has considered it
-                asked.add(ruled(WINOGRAD))
             found = super()._query_inside(target, workload)
             return config_of(target, workload) if found is None and records.by_rule else found
 

@@ -44,12 +44,13 @@ _MULTIPLICATION, _OF_WEIGHTS, _COPY = 3.0, 2.0, 16.0
 """Time of a multiplication, of a read of weights (the second matrix) and of a copied result, relative to a read of data
 (the first matrix). Fitted to 17 tiles of two products on an Intel family 6 model 167."""
 _STREAMED, _TRANSFORM = 3.0, 1250.0
-"""Time of a value of weights that is read from memory, and of the transform of a vector of input or output channels of
-one tile for Winograd's algorithm, relative to a read of data. By hand, ten convolutions on an AMD EPYC family 25 model
-1 (2026-12-01)."""
+"""`_STREAMED`: time of a value of weights that is read from memory. `_TRANSFORM`: time in which Winograd's algorithm
+transforms a vector of input or output channels of one tile. Both are relative to a read of data. By hand, ten
+convolutions on an AMD EPYC family 25 model 1 (2026-12-01)."""
 _FEWEST_BLOCKS, _MOST_TRAFFIC = 4, 3
-"""Winograd's stages are computed one after the other if there are fewer blocks of rows, or if the blocks would read the
-weights so many times as often as the stages read and write memory."""
+"""All blocks of rows pass through one of Winograd's stages after the other if there are fewer than `_FEWEST_BLOCKS`
+blocks, or if the blocks read more than `_MOST_TRAFFIC` times as many values as the stages read and write. By hand, like
+`_STREAMED`; not measured with more than two threads or with AVX-512."""
 _WIDEST, _WIDEST_OF_ONE_ROW = 4, 8
 """Largest number of vectors in a row of a tile: products with 13 took 1.5 times as long as with 1. Products of one row
 wait for their own sums with few vectors: 2.7 times as long with 1 as with 5, and 2 to 8 are alike (by hand)."""
@@ -202,7 +203,7 @@ class Tile:
 
 
 def best_tile(nest: Nest, vectors: Vectors, *, copies: bool = False) -> Tile | None:
-    """Return the tile with the lowest cost, or None if vectors would be half empty.
+    """Return the tile with the lowest cost, or None if vectors would be less than half full.
 
     For each vector of sums, the cost counts a multiplication, a vector of weights (shared by the rows of the tile) and
     a value of the data (shared by the vectors of a row, except in depthwise convolutions).
@@ -258,7 +259,7 @@ def _winograd(
     values: Mapping[str, list[int]], workload: tuple[Any, ...], vectors: Vectors
 ) -> tuple[Knobs, float] | None:
     """Return the knobs and the cost of Winograd's algorithm, without the cost of weights from memory; None if vectors
-    would be half empty.
+    would be less than half full, or if no tile fits into the registers.
 
     The cost of the products is that of `best_tile`. If many blocks of rows would each read large weights, all blocks
     pass through one stage after the other.
@@ -276,15 +277,19 @@ def _winograd(
 
     most = min(_SUMS_OF_CONVOLUTION, vectors.accumulators)
     sizes = itertools.product(values["tile_oc"], values["tile_oh"], values["tile_ow"])
-    oc, oh, ow = best = min((s for s in sizes if s[0] * registers <= _WIDEST and prod(s) * registers <= most), key=cost)
+    fitting = (s for s in sizes if s[0] * registers <= _WIDEST and prod(s) * registers <= most)
+    best = min(fitting, key=cost, default=None)
+    if best is None:
+        return None
+    oc, oh, ow = best
     blocks, between = n * rows // oh, 2 * ALPHA**2 * tiles * (channels + chunks * lanes)
     by_stage = blocks < _FEWEST_BLOCKS or blocks * prod(weight) > _MOST_TRAFFIC * (prod(weight) + between)
     knobs = {
-        "tile_rows": max(values["tile_rows"]) if by_stage else oh,
+        "tile_rows": max(size for size in values["tile_rows"] if size % oh == 0) if by_stage else oh,
         "tile_oc": oc,
         "tile_oh": oh,
         "tile_ow": ow,
-        "split_ic": max(size for size in values["split_ic"] if size <= _MOST_STEPS),
+        "split_ic": max((s for s in values["split_ic"] if s <= _MOST_STEPS), default=min(values["split_ic"])),
         "compute_at": BY_STAGE if by_stage else BY_BLOCK,
         "unroll": 1,
     }

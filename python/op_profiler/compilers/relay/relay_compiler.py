@@ -138,8 +138,8 @@ class RelayCompiler(Compiler):
 
     @interrupts_wait()
     def fuse(self, lower: Callable[[], Sequence[Occurrence]], target: Target, records: UsableRecords) -> FusedOperators:
-        """Lower under schedule records. A build queries records of more computations than lowering does, because a
-        Winograd record changes what is lowered; this method makes the lowering query all of them."""
+        """Lower under schedule records. A build queries records of more computations than lowering does, because
+        Winograd's algorithm changes what is lowered; this method makes the lowering query all of them."""
         with applied(records) as asked:
             occurrences = lower()
             choices = weigh_all(occurrences, target, by_rule=records.by_rule)

@@ -13,10 +13,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from op_profiler.operators.operator import Operator
-from op_profiler.schedules.usable_records import ruled
 
 PREDICTED = ("default", "rule")
 """Origins of the schedules whose times predictors learn from."""
+_KERNELS = "rule 3: "
+"""Prefix of a workload key in `OperatorByRule.key`. Its number changes if the rule generates other kernels for the same
+operators; another choice of algorithm results in other operators, so it leaves the number as it is."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,8 +27,8 @@ class OperatorByRule(Operator):
 
     @functools.cached_property
     def key(self) -> str:
-        """Digest (16 hex digits) of the operator's workload key and the number of the rule."""
-        return hashlib.sha256(ruled(self.workload).encode()).hexdigest()[:16]
+        """Digest (16 hex digits) of the operator's workload key and the version of the rule's kernels."""
+        return hashlib.sha256(f"{_KERNELS}{self.workload}".encode()).hexdigest()[:16]
 
     __hash__ = Operator.__hash__
 

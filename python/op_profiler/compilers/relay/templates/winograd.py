@@ -19,7 +19,7 @@ from op_profiler.compilers.relay.templates.conv2d import tasks as direct_tasks
 from op_profiler.compilers.relay.templates.nest import output_of, restrict, tile_sizes, value
 from op_profiler.compilers.relay.templates.strategy import registered
 from op_profiler.compilers.relay.templates.template import Task, Template
-from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm, replaced
 from op_profiler.compilers.tvm_types import Target
 from op_profiler.operators.operator import Operator
 from op_profiler.schedules.factors import Factors
@@ -108,11 +108,12 @@ def _padded(data: Any, padding: Any) -> tuple[Any, int, int]:
 
 
 def _define(cfg: Any, rows: int, columns: int, out_chunks: int, channels: int) -> None:
-    cfg.define_knob("tile_rows", [size for size in tile_sizes(rows) if rows % size == 0])
+    steps = tile_sizes(channels)
+    cfg.define_knob("tile_rows", tile_sizes(rows))
     cfg.define_knob("tile_oc", tile_sizes(out_chunks))
     cfg.define_knob("tile_oh", [size for size in tile_sizes(rows) if size <= 8])
     cfg.define_knob("tile_ow", tile_sizes(columns))
-    cfg.define_knob("split_ic", [size for size in tile_sizes(channels) if size >= 4 or channels < 4])
+    cfg.define_knob("split_ic", [size for size in steps if size >= 4] or steps)
     cfg.define_knob("compute_at", [BY_STAGE, BY_BLOCK, _PADDING_FIRST])
     cfg.define_knob("unroll", [0, 1, 2])
     cfg.nest = _Stages()
@@ -130,7 +131,7 @@ class _Stages:
         by_block = knobs["compute_at"] != BY_STAGE
         where = {BY_STAGE: "root", BY_BLOCK: "oh", _PADDING_FIRST: "oh, padding at the root"}
         return Factors(
-            tile={f"{axis}": knobs[f"tile_{axis}"] for axis in ("rows", "oc", "oh", "ow")},
+            tile={axis: knobs[f"tile_{axis}"] for axis in ("rows", "oc", "oh", "ow")},
             split={"ic": knobs["split_ic"]},
             fuse=2 if by_block else 3,
             reorder="u v n oc oh ow | ic.o ic.i",
@@ -279,7 +280,7 @@ def _alter(attrs: Any, inputs: Any, tinfos: Any, blocked: Any) -> Any:
         return blocked
     new = blocked.attrs
     dtype = str(tinfos[0].dtype)
-    if not static(tinfos) or not applies(new.kernel_size, new.strides, new.dilation, int(new.groups), dtype):
+    if not static(tinfos) or not applies(tinfos[1].shape[2:], new.strides, new.dilation, int(new.groups), dtype):
         return blocked
     n, channels, height, width = (int(d) for d in tinfos[0].shape)
     out_channels = int(tinfos[1].shape[0])
@@ -314,11 +315,9 @@ def _alter(attrs: Any, inputs: Any, tinfos: Any, blocked: Any) -> Any:
 def _cost(autotvm: Any, arguments: Any, name: str) -> float | None:
     """Return the time (seconds) of a workload in the records in use, or the cost by the rule (`BY_RULE` and more); None
     if neither has the workload."""
-    silent, autotvm.GLOBAL_SCOPE.silent = autotvm.GLOBAL_SCOPE.silent, True
-    found = autotvm.task.DispatchContext.current.query(
-        load_tvm().target.Target.current(), autotvm.task.args_to_workload(list(arguments), name)
-    )
-    autotvm.GLOBAL_SCOPE.silent = silent
+    workload = autotvm.task.args_to_workload(list(arguments), name)
+    with replaced(autotvm.GLOBAL_SCOPE, "silent", True):
+        found = autotvm.task.DispatchContext.current.query(load_tvm().target.Target.current(), workload)
     return None if found.is_fallback else float(found.cost)
 
 
