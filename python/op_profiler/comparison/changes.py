@@ -6,17 +6,17 @@ the effects of other addresses in memory and of another state of the machine in 
 with as many degrees of freedom as the deviation was estimated with.
 
 Of hundreds of unchanged operators, one in twenty would appear changed at the 95 % level. P-values are therefore
-adjusted by Benjamini and Hochberg's procedure (`scipy.stats.false_discovery_control`). On average, 2 % of the changes
-that are called real are not real; and if nothing changed, 2 % of the comparisons call some change real. (A level of 5 %
-would raise a false alarm every month in a project that compares each of its changes, and p-values this small come out
-half as large as they really are if they are computed from ten pairs of times.) Holm's procedure also guarantees the
-second property, but detects less if many operators changed, for example after an update of the compiler. Benjamini and
-Yekutieli's variant for arbitrary dependence costs a logarithmic factor. The operators of one run depend on each other
-through the state of the machine, which shifts them in the same direction; under this dependence, Benjamini and
-Hochberg's procedure is valid (1, 2).
+adjusted by Benjamini and Hochberg's procedure (`scipy.stats.false_discovery_control`). On average, at most 2 % of the
+changes that are called real are not real; and if nothing changed, at most 2 % of the comparisons call some change real.
+(A level of 5 % would raise a false alarm every month in a project that compares each of its changes, and p-values this
+small come out half as large as they really are if they are computed from ten pairs of times.) Holm's procedure also
+guarantees the second property, but detects less if many operators changed, for example after an update of the compiler.
+Benjamini and Yekutieli's variant for arbitrary dependence costs a logarithmic factor. The operators of one run depend
+on each other through the state of the machine, which shifts them in the same direction; under this dependence,
+Benjamini and Hochberg's procedure is valid (1, 2).
 
 The intervals are those that belong to the procedure (3): if R of m changes are real, the level of all intervals is 1 -
-0.02 R / m. A change is then real if and only if its interval excludes zero.
+0.02 R / m (R counts as 1 if no change is real). A change is then real if and only if its interval excludes zero.
 
 1. Benjamini, Hochberg: Controlling the false discovery rate. J. R. Stat. Soc. B 57 (1995).
 2. Benjamini, Yekutieli: The control of the false discovery rate under dependency. Ann. Stat. 29 (2001).
@@ -66,8 +66,9 @@ class Change:
     """One change, judged together with all changes of the comparison.
 
     Attributes:
-        before_us, after_us: times, microseconds.
-        change: change as a share of the time before: 0.05 is 5 % slower, -0.05 is 5 % faster.
+        before_us, after_us: median times, microseconds.
+        change: change as a share of the time before: 0.05 is 5 % slower, -0.05 is 5 % faster. It is the trimmed mean of
+            the pairs' ratios (of their logarithms), so it may differ from the ratio of the two medians.
         low, high: interval of `change`, adjusted for the number of comparisons; None if unknown.
         p_value: p-value of the hypothesis that nothing changed, adjusted in the same way; None if unknown.
         real: whether the change is real; None if this cannot be decided.

@@ -1,7 +1,7 @@
 """Counts the instructions that a kernel executes, by class, from the LLVM IR of its build.
 
-A schedule defines what is computed, and LLVM decides how: whether a loop with a condition inside becomes vectors,
-scalars or a gather makes a difference of tens of cycles per element, and no schedule shows it.
+A schedule does not determine the instructions: LLVM may compile a loop with a condition to vectors, to scalars or to a
+gather, which differ by tens of cycles per element.
 """
 
 from __future__ import annotations

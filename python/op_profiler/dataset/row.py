@@ -100,7 +100,7 @@ class StoredMeasurement:
     """One measurement as stored; see `Row`.
 
     Attributes:
-        measured_at: when it was stored, by the clock of the machine that stored it: UTC, ISO 8601.
+        measured_at: time of the measurement if the row gave one, otherwise the time of storage: UTC, ISO 8601.
     """
 
     operator_key: str

@@ -32,8 +32,9 @@ class MachineState:
 
     Attributes:
         deviation: logarithm of each reference kernel's time divided by its time at the reference state, shape (2,):
-            arithmetic, memory; shrunk to 0 if it is within the usual spread.
-        spread: standard deviation of the logarithm of each reference kernel's time over the runs so far, shape (2,).
+            arithmetic, memory; multiplied by 1 - (1.96 spread / deviation)^2, at least 0.
+        spread: standard deviation of the logarithm of each reference kernel's time over the runs so far, shape (2,), or
+            the standard error within this run if that is larger.
         runs_before: number of earlier runs.
     """
 
@@ -45,7 +46,7 @@ class MachineState:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BetweenRuns:
     """Values for the fields ``steady_*`` and ``again_*`` of one `Measurement`, microseconds. The ends of the intervals
-    are None if there were too few windows."""
+    are None if there were fewer than four windows, or if a round was no longer than its call overhead."""
 
     steady_us: float
     steady_low_us: float | None = None
@@ -105,8 +106,8 @@ def between_runs(
 ) -> BetweenRuns:
     """Return the time at the machine's reference state, and the between-run intervals.
 
-    The time at the reference state is the time of the quiet rounds, divided by the deviation of the machine from its
-    reference state: the mean of the deviations of both reference kernels, weighted by `shares`. The result of another
+    The time at the reference state is the 10 % quantile of the rounds, divided by exp(d), where d is the mean of both
+    reference kernels' deviations, weighted by `shares`. The result of another
     run differs by the spread between the windows of this run (other memory, another moment) and by the spread of the
     machine's states. Both are standard deviations on a logarithmic scale, and their squares are added.
 

@@ -7,7 +7,8 @@ the arithmetic of the convolution that they compute, not of the algorithm, so th
 operator can be compared. Bytes are the operator's own tensors, each once; look-ups (`take`, `gather`, embeddings) count
 the bytes that they return, not the whole table.
 
-`COSTS` has the cost of each op; an op that is not in it counts as element-wise.
+`COSTS` has the cost of each op. An op that is not in it counts as element-wise, except pooling (counted from its
+window) and the ops of the virtual machine (0).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Operators: one fused function as the compiler emits it, identified by its structure alone."""
+"""Operators: one fused function of the compiler, identified by its ops, shapes, dtypes, layouts and attributes."""
 
 from __future__ import annotations
 

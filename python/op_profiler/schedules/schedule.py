@@ -22,7 +22,8 @@ class Schedule:
         template: name of the AutoTVM template or TOPI schedule, e.g. ``conv2d_NCHWc.x86``; names of this project's
             templates end with `OWN_TEMPLATE`.
         knobs: knob name to value, as plain JSON values; empty if the schedule has none.
-        origin: source of the values: the compiler (``default``), this project's rule (``rule``), a search (``tuned``; ``trial`` for its candidates), or a library (``vendor``).
+        origin: source of the values: the compiler (``default``), this project's rule (``rule``), a search
+            (``tuned``; ``trial`` for its candidates), or a library (``vendor``).
         factors: effect of the knobs on the loops; follows from template and knobs, so it is not part of the identity.
     """
 

@@ -278,7 +278,7 @@ def test_convolutions_whose_sizes_few_tiles_divide_compile(
     weight = tvm.relay.var("weight", shape=(256, channels, 3, 3))
     body = tvm.relay.nn.conv2d(given, weight, channels=256, kernel_size=(3, 3), padding=(1, 1))
     module = tvm.IRModule.from_expr(tvm.relay.Function([given, weight], body))
-    weights = {"weight": np.ones((256, channels, 3, 3), dtype="float32")}
+    weights = {"weight": tvm.nd.array(np.ones((256, channels, 3, 3), dtype="float32"))}
     model = ImportedModel("one", "test", module, weights, (InputSpec("x", (1, channels, height, width)),))
     with applied_records.applied(BY_RULE):
         occurrences = optimize(model, tvm.target.Target(target))

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 class Costs:
     """Costs of a graph's operators on a device, for policies.
 
-    A *lane* is the thread that calls the operators of a group; it runs on the group's first core.
+    The *worker thread* of a group calls its operators; it runs on the group's first core.
 
     Attributes:
         latency_us: time of each node in isolation, microseconds, shape (nodes,), by thread count.
-        handover_us: time until a lane observes that an operator of another lane has ended, microseconds.
+        handover_us: time until a worker thread observes that an operator of another one has ended, microseconds.
         slowdown: factor by which the latency of operators increases while they run beside others.
     """
 
@@ -50,7 +50,7 @@ class Costs:
         return found
 
     def best_threads(self, node: int, most: int) -> int:
-        """Return a node's turnaround point: the smallest thread count up to `most` that has the least latency."""
+        """Return the thread count, up to `most`, at which a node is fastest; of several, the smallest."""
         return min(self.counts(most), key=lambda count: (self.latency_us[count][node], count))
 
 
@@ -71,10 +71,10 @@ class Timeline:
 def simulate(graph: KernelGraph, stages: Sequence[Stage], costs: Costs) -> Timeline:
     """Compute the timeline of stages as the executor runs them.
 
-    An operator starts when the operators whose output it reads, and the earlier operators on its cores, have ended.
-    While two or more operators run, all of them progress at 1 / `slowdown` of their speed, so one clock of finished
-    work is enough (virtual time, as for processor sharing; Kleinrock 1976, Queueing Systems II). Inputs that are not in
-    the stages count as available.
+    An operator starts when the operators whose output it reads, and the earlier operators on its cores, have ended;
+    `handover_us` later if one of these ran on another worker thread. While two or more operators run, all of them
+    progress at 1 / `slowdown` of their speed, so the simulation keeps one clock of finished work (virtual time, as for
+    processor sharing; Kleinrock 1976, Queueing Systems II). Inputs that are not in the stages count as available.
 
     Raises:
         PlanError: operators wait for each other in a cycle.

@@ -95,11 +95,12 @@ def calibrated(
         examples = at_reference_state(load_examples(db=str(found["db"]), device=device, note=note).of_device(device))
         measured = operators_in(examples)
         if measured < FEWEST:
-            raise DatasetError(f"it holds {several(measured, 'operator')} of this machine, and {FEWEST} is the least")
+            count = several(measured, "operator")
+            raise DatasetError(f"it contains {count} of this machine; at least {FEWEST} are needed")
         examples = with_loops(examples, examples.only_device.target, note)
         predictor = _learned(source, examples, note)
     except (OpProfilerError, KeyError, TypeError) as error:
-        note(f"the calibration of this machine cannot be used ({error}); again: op-profiler calibrate")
+        note(f"the calibration of this machine cannot be used ({error}); to repeat it: op-profiler calibrate")
         return None
     return predictor
 
@@ -179,8 +180,8 @@ def device_sentence(device: DeviceName, user_source: str | None, target: str | N
         wanted = "this machine's GPU" if kind_of(target).on_gpu else target
         option = f" --target {shlex.quote(target)}"
     if cpu_elsewhere(target):
-        return f"times of {there}, NOT of {target}; for its own, collect on such a machine, and give that with --db"
-    return f"times of {there}, NOT of {wanted}; for its own, measure for three minutes: op-profiler calibrate{option}"
+        return f"times of {there}, NOT of {target}; for those, collect on such a machine and use --db"
+    return f"times of {there}, NOT of {wanted}; for those, measure for three minutes: op-profiler calibrate{option}"
 
 
 def _here(target: str) -> str:

@@ -32,10 +32,10 @@ class Roofline:
 
     A peak is the rate that measured operators reached (a high quantile, so that one wrong time does not determine it),
     or the rate in the measurement of the device's peaks if that is higher: both are at most the real peak, and each may
-    be below it. The peak of memory is from operators that move more bytes than the caches hold, because data that stays
-    in a cache is not traffic of the memory. The bound is the larger of the time for the arithmetic and the time for
-    moving every tensor once, plus the call overhead. An operator whose tensors are in a cache can be faster than this
-    bound; `least_us` takes that into account.
+    be below it. The peak of memory is from operators that move at least twice as many bytes as the last-level cache
+    has, because data that stays in a cache is not traffic of the memory. The bound is the longest of three times
+    (arithmetic, moving every tensor once, transcendental functions), plus the call overhead. An operator whose tensors
+    are in a cache can be faster than this bound; `least_us` takes that into account.
 
     Attributes:
         threads: thread counts, in ascending order.
@@ -105,9 +105,9 @@ class Roofline:
         """Return the least time of each operator in microseconds, one entry per operator.
 
         This is the longer of two times: of its arithmetic, and of moving each tensor once. The tensors move at the rate
-        of the memory if they exceed the caches, otherwise at the highest rate of any operator. Functions are not
-        counted, because some powers are computed as products. The call overhead is not counted, because it may be lower
-        than usual.
+        of the memory if they are at least twice as large as the last-level cache, otherwise at the highest rate of any
+        operator. Transcendental functions are not counted, because a compiler may compute a power as products. The call
+        overhead is not counted, because it may be lower than usual.
 
         Args:
             cache_bytes: size of the last-level cache. None: unknown, and the rate of the memory is never used.
