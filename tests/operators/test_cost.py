@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from op_profiler.operators.cost import computed_share, flops, size_bytes
+from op_profiler.operators.cost import flops, least_flops, size_bytes
 from op_profiler.operators.kinds.sizes import largest_divisor
-from op_profiler.operators.operator import TensorSpec
+from op_profiler.operators.operator import Operator, TensorSpec
 
 Shape = tuple[int, ...]
 COUNTS: list[tuple[str, dict[str, Any], list[Shape], Shape, int]] = [
@@ -75,8 +75,16 @@ def test_divisors(extent: int, limit: int, found: int) -> None:
     assert largest_divisor(extent, limit) == found
 
 
-def test_winograds_algorithm_computes_a_quarter_of_the_counted_flops() -> None:
-    name, attrs = "nn.contrib_conv2d_winograd_without_weight_transform", {"tile_size": 4, "kernel_size": [3, 3]}
-    assert computed_share(name, attrs) == pytest.approx(36 / 144)
-    assert computed_share("nn.contrib_conv2d_NCHWc", {"kernel_size": [3, 3]}) == 1.0
-    assert computed_share("nn.contrib_conv2d_winograd_weight_transform", {"tile_size": 4}) == 1.0
+@pytest.mark.parametrize(
+    ("anchor", "attrs", "share"),
+    [
+        ("nn.contrib_conv2d_winograd_without_weight_transform", {"tile_size": 4, "kernel_size": [3, 3]}, 36 / 144),
+        ("nn.contrib_conv2d_winograd_weight_transform", {"tile_size": 4}, 1.0),
+        ("nn.contrib_conv2d_NCHWc", {"kernel_size": [3, 3]}, 1.0),
+    ],
+)
+def test_winograds_convolutions_compute_a_quarter_of_the_counted_flops(
+    anchor: str, attrs: dict[str, Any], share: float
+) -> None:
+    operator = Operator("x", anchor, (anchor,), (), (), (), (attrs,), {}, "", 1000, 1, 1)
+    assert least_flops(operator) == pytest.approx(1000 * share)

@@ -31,6 +31,7 @@ from op_profiler.measure.rounds import Outcome, Rounds
 from op_profiler.measure.samples import WHOLE_MODEL, Samples, heavy_operators, numbers
 from op_profiler.measure.statistics import is_narrow, median_interval, summarize, widened
 from op_profiler.measure.steadiness import PROBE_NAMES
+from op_profiler.operators.cost import least_flops
 from op_profiler.operators.operator import Operator
 from op_profiler.resources import read_back
 from op_profiler.targets.machine import Machine, TimedModel
@@ -207,7 +208,7 @@ class Session:
         if state is None or (group is not None and len(rounds_us) < samples.rounds):
             return {}
         of = [self.operators[group]] if group is not None else [self.operators[g] for g in self.groups]
-        flops, moved = sum(o.flops for o in of), sum(o.bytes_read + o.bytes_written for o in of)
+        flops, moved = sum(least_flops(o) for o in of), sum(o.bytes_read + o.bytes_written for o in of)
         shares = waits(flops, moved, self.machine.device, threads)
         return dataclasses.asdict(between_runs(rounds_us, samples.window_rounds, state, shares, median_us))
 

@@ -19,7 +19,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from op_profiler.operators.operator import TensorSpec, axis_sizes
+from op_profiler.operators.operator import Operator, TensorSpec, axis_sizes
 
 Attrs = dict[str, Any]
 Tensors = Sequence[TensorSpec]
@@ -116,8 +116,17 @@ def _convolution(attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:
     return 2 * elements(outputs[0].shape) * _window(attrs, inputs) * max(channels // groups, 1)
 
 
-def computed_share(op: str, attrs: Attrs) -> float:
-    """Return the least share of the counted FLOPs that an op computes; below 1 only for Winograd's convolutions.
+def least_flops(operator: Operator) -> float:
+    """Return the FLOPs that an operator computes at least; lower than `Operator.flops` only for Winograd's
+    convolutions."""
+    anchor = operator.anchor
+    if anchor not in operator.op_names:
+        return operator.flops
+    return operator.flops * _computed_share(anchor, operator.attrs[operator.op_names.index(anchor)])
+
+
+def _computed_share(op: str, attrs: Attrs) -> float:
+    """Return the least share of the counted FLOPs that an op computes.
 
     For a k x k kernel, its tiles of t x t outputs need (t + k - 1)^2 instead of t^2 k^2 multiplications (Lavin and
     Gray, 2015).

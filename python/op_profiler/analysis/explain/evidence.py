@@ -11,6 +11,7 @@ import numpy as np
 
 from op_profiler.analysis.explain.machine_code import KernelCode
 from op_profiler.measure.measurement import Cache
+from op_profiler.operators.cost import least_flops
 from op_profiler.operators.operator import Operator
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ class Evidence:
     @property
     def ideal_us(self) -> float:
         """Time of the operator's arithmetic at the peak of one thread, in microseconds."""
-        return self.operator.flops / self.limits.flops_per_us[1]
+        return least_flops(self.operator) / self.limits.flops_per_us[1]
 
     @property
     def level(self) -> str:
@@ -182,7 +183,7 @@ class Evidence:
             return 0.0
         loop = self.code.hottest
         if loop.flops:
-            return self.operator.flops / loop.flops
+            return least_flops(self.operator) / loop.flops
         return self.operator.bytes_written / sum(loop.stores) if loop.stores else 0.0
 
     def cycles_us(self, cycles: float) -> float:

@@ -23,6 +23,7 @@ from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import host_cpu, load_tvm
 from op_profiler.errors import UsageError
 from op_profiler.measure.cache_states import time_cache_states
+from op_profiler.operators.cost import least_flops
 from op_profiler.operators.layers import by_operator
 from op_profiler.operators.locations import values
 
@@ -90,7 +91,7 @@ def explain_built(
     labels = {keys[number]: loaded.labels[number] for number in times.heavy}
     lanes = compiler_in_use().vector_lanes(load_tvm().target.Target(machine.device.target))
     code = read_code(compiled, labels.values(), cpu_of(machine.device), lanes)
-    attained = {n: _attained(times.kernels["hot", n], operators, built) for n in counts}
+    attained = {n: _attained(times.kernels["hot", n], operators) for n in counts}
     limits = _limits_of(machine.device, attained, lanes, code.peak_flops_per_cycle)
     whole_us = float(quiet_us(times.whole[threads]))
     host, peak, found, vendor_disturbed = machine.device.host_fingerprint, limits.flops_per_us[threads], [], 0
@@ -158,14 +159,9 @@ def _heavy(times_us: np.ndarray, keys: Sequence[str], request: ExplainRequest) -
     return [number for number, key in enumerate(keys) if key in wanted]
 
 
-def _attained(hot_us: np.ndarray, operators: Sequence[Operator], built: BuiltModel) -> float:
-    """Return the FLOPs per microsecond of the fastest operator, without Winograd's, which compute fewer FLOPs than
-    counted."""
-    rates = [
-        float(operator.flops / us)
-        for operator, us in zip(operators, quiet_us(hot_us.T))
-        if us > 0 and "winograd" not in getattr(built.schedules.get(operator.key), "template", "")
-    ]
+def _attained(hot_us: np.ndarray, operators: Sequence[Operator]) -> float:
+    """Return the least FLOPs per microsecond of the fastest operator."""
+    rates = [float(least_flops(operator) / us) for operator, us in zip(operators, quiet_us(hot_us.T)) if us > 0]
     return max(rates, default=0.0)
 
 

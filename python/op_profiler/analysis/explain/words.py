@@ -11,6 +11,7 @@ from op_profiler.analysis.explain.evidence import Evidence
 from op_profiler.analysis.explain.explanation import MOST_ASSEMBLY, LoopCode, Loss, OperatorExplanation
 from op_profiler.analysis.explain.losses import losses_of
 from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.operators.cost import least_flops
 from op_profiler.operators.titles import title_of
 from op_profiler.option_values import threads_text
 
@@ -49,7 +50,7 @@ def explained(evidence: Evidence, whole_model_us: float, model: ModelRequest) ->
     time_us = evidence.us("model")
     advice = advice_for(evidence, losses, model) if _worth_acting_on(losses, time_us) else None
     share = time_us * evidence.calls / whole_model_us
-    flops_us = operator.flops / evidence.limits.flops_per_us[n]
+    flops_us = least_flops(operator) / evidence.limits.flops_per_us[n]
     return OperatorExplanation(
         key=operator.key,
         name=operator.name,

@@ -156,9 +156,7 @@ def operator_features(operator: Operator) -> np.ndarray:
 
 def work_of(operator: Operator) -> tuple[float, int, int]:
     """Return the least FLOPs, the bytes and the transcendental functions (`transcendental_work`) of one call."""
-    at = operator.op_names.index(operator.anchor) if operator.anchor in operator.op_names else None
-    share = 1.0 if at is None else cost.computed_share(operator.anchor, operator.attrs[at])
-    return operator.flops * share, operator.bytes_read + operator.bytes_written, transcendental_work(operator)
+    return cost.least_flops(operator), operator.bytes_read + operator.bytes_written, transcendental_work(operator)
 
 
 def transcendental_work(operator: Operator) -> int:
