@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import functools
 from collections.abc import Sequence
 from pathlib import Path
@@ -188,6 +189,17 @@ def test_a_model_is_found_by_what_is_known_before_it_is_built(stored: Dataset) -
     assert found is not None and found.answered == frozenset()
     others = [MLP.build.base_key("other", "machine"), MLP.build.base_key("content", "twin")]
     assert [lookup.find(stored, MLP, other, "") for other in others] == [None, None]
+
+
+@pytest.mark.parametrize("schedules", ["auto", "rule"])
+def test_results_of_an_older_rule_answer_only_requests_without_the_rule(stored: Dataset, schedules: str) -> None:
+    """A build without the rule also notes which computations the rule could choose."""
+    request = dataclasses.replace(MLP, build=dataclasses.replace(MLP.build, schedules=schedules))
+    base = request.build.base_key("content", "machine")
+    about = {"name": "mlp", "source": "local", "batch_size": 1, "precision": "float32", "executor": "default"}
+    stored.add_model(key=base, base_key=base, target="llvm", asked=["rule 3: dense"], **about)  # type: ignore[arg-type]
+    stored.add_operators(base, [])
+    assert (lookup.find(stored, request, base, "") is None) == (schedules == "rule")
 
 
 def test_a_model_by_the_rule_is_another_one(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from op_profiler.schedules.records import Conditions, Record, choose
 
 _RULED = "rule 4: "
 """Prefix of `ruled`: the version of the rule's choice of algorithms and schedules."""
+_OF_ANY_VERSION = re.compile(r"rule \d+: (.*)", re.DOTALL)
+"""`ruled` in this version or an earlier one; datasets contain results of both."""
 
 
 def ruled(computation: str) -> str:
@@ -79,13 +82,10 @@ class UsableRecords:
         """
         found = [(computation, self.chosen[computation]) for computation in sorted(set(asked) & self.chosen.keys())]
         mine: list[list[Any]] = [[computation, record.task, record.config] for computation, record in found]
-        mine += [
-            [one] for one in sorted(set(asked) - {ruled(computation) for computation, _ in found}) if self._rules(one)
-        ]
+        if self.by_rule:
+            ruled_now = {ruled(one[1]) for one in map(_OF_ANY_VERSION.fullmatch, asked) if one}
+            mine += [[one] for one in sorted(ruled_now - {ruled(computation) for computation, _ in found})]
         return hashlib.sha256(json.dumps(mine, sort_keys=True).encode()).hexdigest()[:16] if mine else ""
-
-    def _rules(self, asked: str) -> bool:
-        return self.by_rule and asked.startswith(_RULED)
 
     def notes(self, asked: Iterable[str]) -> tuple[str, ...]:
         """Return notes for the user on the records that a build used, and on their conditions.
